@@ -1,0 +1,81 @@
+// Checkpoints: logical arrays by global name, the box each rank holds, one HDF5 file a rank, and a
+// manifest.
+//
+// Folder CKPT/step-00000123/: rank-00000.h5 … and manifest.json, which lists every file (size,
+// BLAKE2b digest), every array (name, type, shape, pieces: file, box), and the caller's attributes,
+// and ends in a digest of itself. A checkpoint is written to a temporary folder, every file
+// fsynced, the manifest last, the folder renamed, its parent fsynced: it is whole or it is not
+// there. Files are read only after their digests are checked against the manifest. Nothing here
+// depends on the layout of the ranks that wrote or read it.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trireme/base/digest.h"
+#include "trireme/comm/comm.h"
+#include "trireme/tensor/box.h"
+#include "trireme/tensor/dtype.h"
+
+// One logical array as this rank holds it.
+typedef struct tri_ckpt_array {
+  char name[96]; // global, "parameter/h.0.ln_1.weight"
+  tri_dtype dtype;
+  tri_shape shape; // global
+  tri_box box;     // held by this rank
+  int replica;     // this rank's place among the ranks that hold the same box …
+  int n_replicas;  // … who share the work of writing and digesting it
+} tri_ckpt_array;
+
+// Moves part of an array between the caller's (device) memory and packed host memory. `part` lies
+// in arrays[index].box.
+typedef tri_status (*tri_ckpt_fetch)(void *user, int index, const tri_box *part, void *host_out);
+typedef tri_status (*tri_ckpt_store)(void *user, int index, const tri_box *part,
+                                     const void *host_in);
+
+// The arrays of a rank with their access.
+typedef struct tri_ckpt_state {
+  const tri_ckpt_array *arrays;
+  int n_arrays;
+  tri_ckpt_fetch fetch;
+  tri_ckpt_store store;
+  void *user;
+} tri_ckpt_state;
+
+// Writes folder/step-%08d. Collective, errors agree; on an error the temporary folder is removed
+// and older checkpoints are untouched. attributes: one JSON object as text, equal on all ranks.
+// Existing checkpoint of that step: replaced by rename only after the new one is whole. Checks that
+// every element of every array is written exactly once.
+TRI_MUST_CHECK tri_status tri_ckpt_save(tri_comm *comm, const char *folder, int64_t step,
+                                        const tri_ckpt_state *state, const char *attributes);
+
+typedef struct tri_ckpt tri_ckpt;
+
+// Opens folder/step-…: reads and checks the manifest on root, hands it to all, and checks the
+// digests of all files, each rank a share. Collective, errors agree (TRI_ERR_FORMAT names the file
+// and what is wrong). *out owned.
+TRI_MUST_CHECK tri_status tri_ckpt_open(tri_comm *comm, const char *path, tri_ckpt **out);
+void tri_ckpt_close(tri_ckpt **ckpt);
+
+int64_t tri_ckpt_step(const tri_ckpt *ckpt);
+const char *tri_ckpt_attributes(const tri_ckpt *ckpt); // borrowed
+
+// Fills every array of `state` from the checkpoint, whatever layout wrote it. TRI_ERR_CONFIG when
+// an array is missing or has another shape or type, naming it. Collective, errors agree.
+TRI_MUST_CHECK tri_status tri_ckpt_load(tri_ckpt *ckpt, tri_comm *comm,
+                                        const tri_ckpt_state *state);
+
+// The newest committed checkpoint of a folder by its manifest: path "" and step -1 when there is
+// none (a missing folder is none). Left-over temporary folders are ignored. Collective, errors
+// agree.
+TRI_MUST_CHECK tri_status tri_ckpt_latest(tri_comm *comm, const char *folder, char *path,
+                                          size_t path_size, int64_t *step);
+
+// Removes all but the newest `keep` checkpoints (0: keep all), and temporary folders left by dead
+// runs. Collective.
+TRI_MUST_CHECK tri_status tri_ckpt_prune(tri_comm *comm, const char *folder, int keep);
+
+// The state digest: of every array by name and global index, in chunks, and of the attributes text;
+// the same for every layout. Collective; *out is set on all ranks.
+TRI_MUST_CHECK tri_status tri_ckpt_digest(tri_comm *comm, const tri_ckpt_state *state,
+                                          const char *attributes, tri_digest *out);

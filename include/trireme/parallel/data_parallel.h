@@ -1,0 +1,58 @@
+// Data parallelism whose bits do not move: the gradient of a global batch is the sum over its sum
+// groups in the fixed tree of sum_tree.h, in f32, whatever rank computed which.
+//
+// Each rank computes the leaves of its share and merges what it can alone. Then, bucket by bucket
+// in the order in which gradients become ready, each rank sends the partial sums of every slice to
+// the slice's owner, the owner merges them in tree order and sends the result to all (a
+// reduce-scatter and an all-gather). The exchange of a bucket runs while the backward pass of
+// earlier blocks goes on (overlap), or after it.
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trireme/comm/comm.h"
+#include "trireme/device/device.h"
+#include "trireme/nn/model.h"
+#include "trireme/parallel/sum_tree.h"
+
+typedef struct tri_data_parallel tri_data_parallel;
+
+typedef struct tri_data_parallel_options {
+  int n_leaves;          // sum groups of a global batch, >= 1
+  int leaf_microbatches; // micro-batches summed in order in one leaf (the last may hold fewer)
+  int n_microbatches;    // of a global batch
+  bool overlap;          // exchange buckets during backward
+  int64_t bucket_bytes;  // a bucket closes at the first block boundary at or above this
+  int in_flight;         // buckets that may be exchanged at once, >= 1
+} tri_data_parallel_options;
+
+// What a rank holds for gradients and exchange, for the memory lines of the header.
+typedef struct tri_data_parallel_memory {
+  int n_gradient_buffers;
+  size_t gradient_bytes;
+  size_t exchange_bytes;
+} tri_data_parallel_memory;
+
+// Plans buckets, buffers and requests; allocates them all. Collective on comm, errors agree. comm,
+// stream and model are borrowed and must outlive it. *out owned.
+TRI_MUST_CHECK tri_status tri_data_parallel_create(tri_comm *comm, tri_stream *stream,
+                                                   const tri_model *model,
+                                                   const tri_data_parallel_options *options,
+                                                   tri_data_parallel **out);
+void tri_data_parallel_destroy(tri_data_parallel **dp);
+
+// Micro-batches [first, end) of every global batch that this rank computes.
+void tri_data_parallel_share(const tri_data_parallel *dp, int *first, int *end);
+void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel_memory *out);
+
+// A step: begin; for each micro-batch of the share in order: gradients() says where to add, then,
+// after backward of each block from the last to 0, block_done(); finally wait(), which returns the
+// global gradient (flat space, f32, device, borrowed until the next begin). A rank with an empty
+// share calls begin and wait only. Collective on comm as a whole; errors are local.
+TRI_MUST_CHECK tri_status tri_data_parallel_begin(tri_data_parallel *dp);
+TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch,
+                                                      float **out);
+TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch,
+                                                       int block);
+TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient);

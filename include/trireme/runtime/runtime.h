@@ -1,0 +1,41 @@
+// Start and end of the program on every rank, and the binding of ranks to hardware. The one place
+// that aborts.
+#pragma once
+
+#include <stdbool.h>
+
+#include "trireme/base/status.h"
+#include "trireme/comm/comm.h"
+
+typedef struct tri_runtime tri_runtime;
+
+// Where a rank runs, by hwloc.
+typedef struct tri_binding {
+  char host[64];
+  int n_processing_units; // that this rank may run on
+  char units[128];        // as a list, "0-1"
+  char cpu[96];           // processor model
+  bool bound;             // narrower than the machine
+} tri_binding;
+
+// Starts MPI, the log (rank), and reads the binding. Collective on the job. *out owned:
+// tri_runtime_finish.
+TRI_MUST_CHECK tri_status tri_runtime_start(double limit_seconds, tri_runtime **out);
+
+// Ends everything in order. Collective. `status` is what this rank ends with: when it is not TRI_OK
+// and not TRI_ERR_INTERRUPTED after an agreed stop, the error is printed (rank, host, message,
+// trace in debug) and the job is aborted with its exit code if other ranks may still be running.
+// Returns the exit code.
+int tri_runtime_finish(tri_runtime **runtime, tri_status status);
+
+tri_comm *tri_runtime_world(tri_runtime *runtime);
+const tri_binding *tri_runtime_binding(const tri_runtime *runtime);
+
+// Kernel threads for this rank when the job asks for `wanted` (0: the processing units it is bound
+// to, shared evenly among the ranks of the host when they are not bound), at least 1.
+int tri_runtime_threads(const tri_runtime *runtime, int wanted);
+
+// Installs handlers of SIGTERM, SIGINT, SIGUSR1 that only set a flag. Local.
+TRI_MUST_CHECK tri_status tri_runtime_catch_signals(void);
+// The first such signal since, 0 for none. A second SIGINT or SIGTERM ends the process at once.
+int tri_runtime_signal(void);

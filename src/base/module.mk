@@ -1,0 +1,7 @@
+libtrireme_a_SOURCES += \
+  src/base/digest.c \
+  src/base/file.c \
+  src/base/log.c \
+  src/base/memory.c \
+  src/base/random.c \
+  src/base/status.c

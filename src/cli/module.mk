@@ -1,0 +1,1 @@
+trireme_SOURCES = src/cli/main.c

@@ -1,0 +1,3 @@
+libtrireme_a_SOURCES += \
+  src/tensor/box.c \
+  src/tensor/dtype.c

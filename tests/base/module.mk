@@ -1,0 +1,2 @@
+check_PROGRAMS += \
+  tests/base/random_test
