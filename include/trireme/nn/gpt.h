@@ -44,10 +44,17 @@ TRI_MUST_CHECK tri_status tri_gpt_decoder_create(const tri_model *model, tri_str
 void tri_gpt_decoder_destroy(tri_gpt_decoder **decoder);
 
 // Feeds one token at the next position and writes the logits (vocab_size) f32 of what follows to
-// host memory. Synchronizes. TRI_ERR_ARGUMENT when the context is full.
+// host memory. Synchronizes. TRI_ERR_ARGUMENT when the context is full or the token is not in the
+// vocabulary.
 TRI_MUST_CHECK tri_status tri_gpt_decoder_step(tri_gpt_decoder *decoder, int32_t token,
                                                float *host_logits);
 
-// Draws a token from logits (n): temperature 0 takes the largest (lowest index on ties); top_k 0
-// takes all. `uniform` in [0, 1) decides. Pure.
+// The position of the next token: how many tokens were fed since the beginning or the last restart.
+int tri_gpt_decoder_position(const tri_gpt_decoder *decoder);
+
+// Forgets all tokens: the next one is at position 0.
+void tri_gpt_decoder_restart(tri_gpt_decoder *decoder);
+
+// Draws a token from logits (n >= 1): temperature 0 takes the largest (lowest index on ties); top_k
+// 0 takes all, else the k largest (lowest indices on ties). `uniform` in [0, 1) decides. Pure.
 int32_t tri_sample_token(const float *logits, int n, float temperature, int top_k, double uniform);

@@ -1,0 +1,335 @@
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "nn/gpt_model.h"
+#include "trireme/base/memory.h"
+#include "trireme/base/random.h"
+
+// --- shapes
+
+typedef struct named_shape {
+  const char *name;
+  int n_layers, n_heads, width;
+} named_shape;
+
+// Radford et al. 2019, table 2; the counts of parameters are those of the released models.
+static const named_shape shapes[] = {
+    {"gpt2-124M", 12, 12, 768},
+    {"gpt2-355M", 24, 16, 1024},
+    {"gpt2-774M", 36, 20, 1280},
+    {"gpt2-1558M", 48, 25, 1600},
+};
+
+bool tri_gpt_named_shape(const char *name, tri_gpt_config *out)
+{
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+    if (strcmp(shapes[i].name, name) != 0) continue;
+    *out = (tri_gpt_config){
+        .n_layers = shapes[i].n_layers,
+        .n_heads = shapes[i].n_heads,
+        .width = shapes[i].width,
+        .context = 1024,
+        .vocab_size = 50257,
+        .vocab_multiple = 128,
+        .dtype = TRI_DTYPE_F32,
+    };
+    return true;
+  }
+  return false;
+}
+
+static tri_status check_config(const tri_gpt_config *config)
+{
+  TRI_CHECK(config->n_layers >= 1 && config->n_heads >= 1 && config->width >= 1 &&
+                config->context >= 1 && config->vocab_size >= 1 && config->vocab_multiple >= 1,
+            TRI_ERR_CONFIG,
+            "a model of %d layers, %d heads, width %d, context %d, vocabulary %d padded to a "
+            "multiple of %d: each must be at least 1",
+            config->n_layers, config->n_heads, config->width, config->context, config->vocab_size,
+            config->vocab_multiple);
+  TRI_CHECK(config->width % config->n_heads == 0, TRI_ERR_CONFIG,
+            "%d heads do not divide the width %d: choose a width that is a multiple of the heads",
+            config->n_heads, config->width);
+  TRI_CHECK(config->dropout >= 0.0f && config->dropout < 1.0f, TRI_ERR_CONFIG,
+            "dropout %g is not in [0, 1)", (double)config->dropout);
+  TRI_CHECK(config->dtype == TRI_DTYPE_F32 || config->dtype == TRI_DTYPE_BF16, TRI_ERR_CONFIG,
+            "a model in %s: only f32 and bf16 are known", tri_dtype_name(config->dtype));
+  // Gradients of hidden states are zeroed in words of four bytes.
+  TRI_CHECK(config->dtype != TRI_DTYPE_BF16 || config->width % 2 == 0, TRI_ERR_CONFIG,
+            "a bf16 model needs an even width, not %d", config->width);
+  const int64_t padded = (int64_t)config->vocab_size + config->vocab_multiple - 1;
+  TRI_CHECK(padded <= INT32_MAX && 4 * (int64_t)config->width <= INT32_MAX, TRI_ERR_CONFIG,
+            "vocabulary %d padded to a multiple of %d, width %d: more than 2^31 rows of a matrix",
+            config->vocab_size, config->vocab_multiple, config->width);
+  return TRI_OK;
+}
+
+// --- parameters
+
+// Appends a parameter to the flat space; `rows` >= shape.extent[0] counts padding rows.
+static tri_parameter *append(tri_parameters *parameters, int block, tri_shape shape, int64_t rows)
+{
+  tri_parameter *p = &parameters->list[parameters->n++];
+  p->shape = shape;
+  p->box = tri_box_all(&shape);
+  p->offset = parameters->flat_count;
+  p->count = tri_shape_elements(&shape) / shape.extent[0] * rows;
+  p->block = block;
+  const int64_t align = TRI_PARAMETER_ALIGN;
+  parameters->flat_count += (p->count + align - 1) / align * align;
+  parameters->logical_count += tri_shape_elements(&shape);
+  return p;
+}
+
+static void append_matrix(tri_parameters *parameters, int block, const char *prefix,
+                          const char *name, int64_t rows, int64_t columns, int64_t padded_rows,
+                          float std)
+{
+  tri_parameter *p = append(parameters, block, tri_shape_2d(rows, columns), padded_rows);
+  snprintf(p->name, sizeof p->name, "%s%s", prefix, name);
+  p->init = TRI_INIT_NORMAL;
+  p->init_std = std;
+  p->decay = true;
+}
+
+static void append_vector(tri_parameters *parameters, int block, const char *prefix,
+                          const char *name, int64_t n, tri_init_kind init)
+{
+  tri_parameter *p = append(parameters, block, tri_shape_1d(n), n);
+  snprintf(p->name, sizeof p->name, "%s%s", prefix, name);
+  p->init = init;
+}
+
+static void append_norm(tri_parameters *parameters, int block, const char *prefix, int64_t C)
+{
+  append_vector(parameters, block, prefix, ".weight", C, TRI_INIT_ONE);
+  append_vector(parameters, block, prefix, ".bias", C, TRI_INIT_ZERO);
+}
+
+static void append_linear(tri_parameters *parameters, int block, const char *prefix, int64_t OC,
+                          int64_t IC, float std)
+{
+  append_matrix(parameters, block, prefix, ".weight", OC, IC, OC, std);
+  append_vector(parameters, block, prefix, ".bias", OC, TRI_INIT_ZERO);
+}
+
+// In the order of gpt_layer_parameter.
+static void append_layer(tri_parameters *parameters, int layer, int64_t C, float residual_std)
+{
+  static const struct {
+    const char *name;
+    int out, in; // in multiples of C; 0: a norm
+    bool residual;
+  } parts[] = {
+      {"ln_1", 0, 0, false}, {"attn.c_attn", 3, 1, false}, {"attn.c_proj", 1, 1, true},
+      {"ln_2", 0, 0, false}, {"mlp.c_fc", 4, 1, false},    {"mlp.c_proj", 1, 4, true},
+  };
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+    char prefix[48];
+    snprintf(prefix, sizeof prefix, "h.%d.%s", layer, parts[i].name);
+    if (parts[i].out == 0)
+      append_norm(parameters, layer + 1, prefix, C);
+    else
+      append_linear(parameters, layer + 1, prefix, parts[i].out * C, parts[i].in * C,
+                    parts[i].residual ? residual_std : 0.02f);
+  }
+}
+
+static tri_status lay_out_parameters(tri_gpt *gpt)
+{
+  const tri_gpt_config *config = &gpt->config;
+  tri_parameters *parameters = &gpt->model.parameters;
+  const int n = GPT_FIRST_LAYER + config->n_layers * GPT_LAYER_PARAMETERS + 2;
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, n, &parameters->list));
+  append_matrix(parameters, 0, "", "wte.weight", config->vocab_size, config->width,
+                gpt->padded_vocab, 0.02f);
+  append_matrix(parameters, 0, "", "wpe.weight", config->context, config->width, config->context,
+                0.02f);
+  const float residual_std = (float)(0.02 / sqrt(2.0 * config->n_layers));
+  for (int layer = 0; layer < config->n_layers; layer++)
+    append_layer(parameters, layer, config->width, residual_std);
+  append_norm(parameters, config->n_layers + 1, "ln_f", config->width);
+  TRI_ASSERT(parameters->n == n);
+  return TRI_OK;
+}
+
+static tri_status derive_dropout_keys(tri_gpt *gpt)
+{
+  static const char *const names[GPT_SITES] = {"attention", "residual_1", "residual_2"};
+  const int n_layers = gpt->config.n_layers;
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, (size_t)n_layers * GPT_SITES, &gpt->site_keys));
+  gpt->embedding_key = tri_random_key(gpt->config.seed, "embedding");
+  for (int i = 0; i < n_layers * GPT_SITES; i++) {
+    char site[48];
+    snprintf(site, sizeof site, "h.%d.%s", i / GPT_SITES, names[i % GPT_SITES]);
+    gpt->site_keys[i] = tri_random_key(gpt->config.seed, site);
+  }
+  return TRI_OK;
+}
+
+// --- pieces that the parts share
+
+gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T)
+{
+  return (gpt_sizes){
+      .B = B,
+      .T = T,
+      .C = gpt->config.width,
+      .H = gpt->config.n_heads,
+      .D = gpt->config.width / gpt->config.n_heads,
+      .N = (int64_t)B * T,
+  };
+}
+
+const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int index)
+{
+  const int64_t offset = gpt->model.parameters.list[index].offset;
+  return (const char *)weights + (size_t)offset * tri_dtype_size(gpt->model.dtype);
+}
+
+float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int index)
+{
+  return gradients + gpt->model.parameters.list[index].offset;
+}
+
+int tri_gpt_layer_parameter(int layer, gpt_layer_parameter which)
+{
+  return GPT_FIRST_LAYER + layer * GPT_LAYER_PARAMETERS + (int)which;
+}
+
+int tri_gpt_final_norm_weight(const tri_gpt *gpt)
+{
+  return GPT_FIRST_LAYER + gpt->config.n_layers * GPT_LAYER_PARAMETERS;
+}
+
+size_t tri_gpt_take(size_t *end_bytes, int64_t count, size_t size)
+{
+  const size_t offset = *end_bytes;
+  *end_bytes = (offset + (size_t)count * size + 255) / 256 * 256;
+  return offset;
+}
+
+// --- the table
+
+static const tri_gpt *as_gpt(const tri_model *model)
+{
+  return (const tri_gpt *)model;
+}
+
+static size_t saved_bytes(const tri_model *model, int block, int B, int T)
+{
+  const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
+  if (block == 0) return 0;
+  if (block == model->n_blocks - 1) return tri_gpt_head_saved_bytes(as_gpt(model), &sizes);
+  return tri_gpt_block_saved_bytes(as_gpt(model), &sizes);
+}
+
+static size_t scratch_bytes(const tri_model *model, int B, int T)
+{
+  const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
+  const size_t block = tri_gpt_block_scratch_bytes(as_gpt(model), &sizes);
+  const size_t head = tri_gpt_head_scratch_bytes(as_gpt(model), &sizes);
+  return block > head ? block : head;
+}
+
+static tri_status prepare(const tri_model *model, tri_stream *stream, int B, int T)
+{
+  const int64_t N = (int64_t)B * T;
+  TRI_CALL(tri_gpt_block_prepare(as_gpt(model), stream, N));
+  TRI_CALL(tri_gpt_head_prepare(as_gpt(model), stream, N));
+  return TRI_OK;
+}
+
+static tri_status check_pass(const tri_model *model, int block, const tri_pass *pass)
+{
+  TRI_CHECK(block >= 0 && block < model->n_blocks, TRI_ERR_ARGUMENT, "block %d of a chain of %d",
+            block, model->n_blocks);
+  TRI_CHECK(pass->batch->B >= 0 && pass->batch->T >= 0 && pass->batch->T <= model->max_context,
+            TRI_ERR_ARGUMENT, "a micro-batch of %d samples of %d tokens, the context is %d",
+            pass->batch->B, pass->batch->T, model->max_context);
+  return TRI_OK;
+}
+
+static tri_status forward(const tri_model *model, int block, const tri_pass *pass)
+{
+  TRI_CALL(check_pass(model, block, pass));
+  if (block == 0)
+    TRI_CALL(tri_gpt_embedding_forward(as_gpt(model), pass));
+  else if (block == model->n_blocks - 1)
+    TRI_CALL(tri_gpt_head_forward(as_gpt(model), pass));
+  else
+    TRI_CALL(tri_gpt_block_forward(as_gpt(model), block - 1, pass));
+  return TRI_OK;
+}
+
+static tri_status backward(const tri_model *model, int block, const tri_pass *pass)
+{
+  TRI_CALL(check_pass(model, block, pass));
+  if (block == 0)
+    TRI_CALL(tri_gpt_embedding_backward(as_gpt(model), pass));
+  else if (block == model->n_blocks - 1)
+    TRI_CALL(tri_gpt_head_backward(as_gpt(model), pass));
+  else
+    TRI_CALL(tri_gpt_block_backward(as_gpt(model), block - 1, pass));
+  return TRI_OK;
+}
+
+// 6 flops a parameter and token for the products, forward and backward (padded rows are multiplied
+// too), and 2 * 2 * 3 * T * C a layer for scores and values, of which causality keeps half.
+static double flops_per_token(const tri_model *model, int T, const char **convention)
+{
+  double N = 0.0;
+  for (int i = 0; i < model->parameters.n; i++)
+    N += (double)model->parameters.list[i].count;
+  *convention = "6N + 6LCT (causal attention, N with tied embedding and norms)";
+  return 6.0 * N + 6.0 * as_gpt(model)->config.n_layers * (double)model->width * T;
+}
+
+static void destroy(tri_model *model)
+{
+  tri_gpt *gpt = (tri_gpt *)model;
+  TRI_FREE(&gpt->model.parameters.list);
+  TRI_FREE(&gpt->site_keys);
+  TRI_FREE(&gpt->name);
+  tri_free(gpt);
+}
+
+static const tri_model_operations operations = {
+    .family = "gpt",
+    .saved_bytes = saved_bytes,
+    .scratch_bytes = scratch_bytes,
+    .prepare = prepare,
+    .forward = forward,
+    .backward = backward,
+    .flops_per_token = flops_per_token,
+    .destroy = destroy,
+};
+
+tri_status tri_gpt_create(const tri_gpt_config *config, const char *name, tri_model **out)
+{
+  tri_status status = TRI_OK;
+  tri_gpt *gpt = NULL;
+  TRI_CALL(check_config(config));
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, 1, &gpt));
+  const int64_t multiple = config->vocab_multiple;
+  gpt->config = *config;
+  gpt->padded_vocab = (config->vocab_size + multiple - 1) / multiple * multiple;
+  gpt->name = tri_strdup(TRI_MODULE_NN, name);
+  TRI_CALL_GOTO(err_destroy, gpt->name == NULL ? TRI_ERR_MEMORY : TRI_OK);
+  gpt->model.operations = &operations;
+  gpt->model.name = gpt->name;
+  gpt->model.dtype = config->dtype;
+  gpt->model.n_blocks = config->n_layers + 2;
+  gpt->model.width = config->width;
+  gpt->model.max_context = config->context;
+  gpt->model.vocab_size = config->vocab_size;
+  TRI_CALL_GOTO(err_destroy, lay_out_parameters(gpt));
+  TRI_CALL_GOTO(err_destroy, derive_dropout_keys(gpt));
+  *out = &gpt->model;
+  return TRI_OK;
+
+err_destroy:
+  destroy(&gpt->model);
+  return status;
+}

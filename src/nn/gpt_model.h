@@ -1,0 +1,82 @@
+// The GPT model inside: what creation fixes, and the pieces that forward, backward and decoding
+// share. Private to src/nn.
+#pragma once
+
+#include "trireme/nn/gpt.h"
+
+// Parameters of one transformer block, in flat order.
+typedef enum gpt_layer_parameter {
+  GPT_LN_1_WEIGHT,
+  GPT_LN_1_BIAS,
+  GPT_ATTN_WEIGHT,
+  GPT_ATTN_BIAS,
+  GPT_ATTN_PROJ_WEIGHT,
+  GPT_ATTN_PROJ_BIAS,
+  GPT_LN_2_WEIGHT,
+  GPT_LN_2_BIAS,
+  GPT_FC_WEIGHT,
+  GPT_FC_BIAS,
+  GPT_FC_PROJ_WEIGHT,
+  GPT_FC_PROJ_BIAS,
+  GPT_LAYER_PARAMETERS
+} gpt_layer_parameter;
+
+// Indices into the list: the embedding, the layers, the final norm.
+enum { GPT_WTE = 0, GPT_WPE = 1, GPT_FIRST_LAYER = 2 };
+
+// Dropout sites of one transformer block.
+typedef enum gpt_site {
+  GPT_SITE_ATTENTION,
+  GPT_SITE_RESIDUAL_1,
+  GPT_SITE_RESIDUAL_2,
+  GPT_SITES
+} gpt_site;
+
+// Layer norm's epsilon, as published.
+#define GPT_EPS 1e-5f
+
+typedef struct tri_gpt {
+  tri_model model; // first: a tri_model * is a tri_gpt *
+  tri_gpt_config config;
+  int64_t padded_vocab; // rows of wte, Vp
+  char *name;           // what model.name points at
+  uint64_t embedding_key;
+  uint64_t *site_keys; // (L, GPT_SITES)
+} tri_gpt;
+
+// The sizes of one call.
+typedef struct gpt_sizes {
+  int64_t B, T, C, H, D, N; // N = B * T, D = C / H
+} gpt_sizes;
+
+gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T);
+
+// Weights and gradients of parameter `index` in flat spaces.
+const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int index);
+float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int index);
+
+// Index of a parameter of layer 0 .. L - 1, and of the final norm.
+int tri_gpt_layer_parameter(int layer, gpt_layer_parameter which);
+int tri_gpt_final_norm_weight(const tri_gpt *gpt);
+
+// Takes a piece of count * size bytes at the end of a layout, aligned to 256 bytes; returns its
+// offset.
+size_t tri_gpt_take(size_t *end_bytes, int64_t count, size_t size);
+
+// Block 0 (gpt_head.c).
+tri_status tri_gpt_embedding_forward(const tri_gpt *gpt, const tri_pass *pass);
+tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass);
+
+// Blocks 1 .. L (gpt_block.c); layer counts from 0.
+size_t tri_gpt_block_saved_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
+size_t tri_gpt_block_scratch_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
+tri_status tri_gpt_block_prepare(const tri_gpt *gpt, tri_stream *stream, int64_t N);
+tri_status tri_gpt_block_forward(const tri_gpt *gpt, int layer, const tri_pass *pass);
+tri_status tri_gpt_block_backward(const tri_gpt *gpt, int layer, const tri_pass *pass);
+
+// Block L + 1 (gpt_head.c).
+size_t tri_gpt_head_saved_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
+size_t tri_gpt_head_scratch_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
+tri_status tri_gpt_head_prepare(const tri_gpt *gpt, tri_stream *stream, int64_t N);
+tri_status tri_gpt_head_forward(const tri_gpt *gpt, const tri_pass *pass);
+tri_status tri_gpt_head_backward(const tri_gpt *gpt, const tri_pass *pass);
