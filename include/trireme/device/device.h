@@ -39,9 +39,9 @@ typedef struct tri_device_facts {
   size_t memory_free_bytes; // what can still be had
 } tri_device_facts;
 
-// Opens the device `name`. TRI_ERR_UNSUPPORTED names the configure option or key when it is not
-// compiled in or this machine cannot do what the options ask for: there is no fallback. *out is
-// owned, release with tri_device_close.
+// Opens the device `name`; `options` NULL is all defaults. TRI_ERR_UNSUPPORTED names the configure
+// option or key when it is not compiled in or this machine cannot do what the options ask for:
+// there is no fallback. *out is owned, release with tri_device_close.
 TRI_MUST_CHECK tri_status tri_device_open(const char *name, const tri_device_options *options,
                                           tri_device **out);
 void tri_device_close(tri_device **device);

@@ -20,7 +20,8 @@ typedef struct tri_cpu_device {
   tri_device base; // first
   tri_cpu_isa isa;
   int n_threads;
-  tri_cpu_linear *linear; // owned; NULL with the reference kernels
+  tri_cpu_linear *linear;       // owned; NULL with the reference kernels
+  struct tri_cpu_block *blocks; // memory handed out and not yet given back, owned by its takers
   char description[160];
 } tri_cpu_device;
 

@@ -1,0 +1,25 @@
+#include "device/cpu/check.h"
+
+#include <stddef.h>
+
+tri_status tri_cpu_check_sizes(const char *kernel, int n, const int64_t *sizes)
+{
+  for (int i = 0; i < n; i++)
+    TRI_CHECK(sizes[i] >= 0, TRI_ERR_ARGUMENT, "%s: size %d of %d is %lld, below 0", kernel, i + 1,
+              n, (long long)sizes[i]);
+  return TRI_OK;
+}
+
+tri_status tri_cpu_check_dtype(const char *kernel, tri_dtype dtype)
+{
+  TRI_CHECK(dtype == TRI_DTYPE_F32 || dtype == TRI_DTYPE_BF16, TRI_ERR_ARGUMENT,
+            "%s: element type %s, takes f32 or bf16", kernel, tri_dtype_name(dtype));
+  return TRI_OK;
+}
+
+tri_status tri_cpu_check_dropout(const char *kernel, const tri_dropout *dropout)
+{
+  TRI_CHECK(dropout == NULL || (dropout->p >= 0.0f && dropout->p < 1.0f), TRI_ERR_ARGUMENT,
+            "%s: dropout probability %g is not in [0, 1)", kernel, (double)dropout->p);
+  return TRI_OK;
+}
