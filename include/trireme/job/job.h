@@ -100,16 +100,24 @@ void tri_job_free(tri_job **job);
 // owned (tri_free).
 TRI_MUST_CHECK tri_status tri_job_to_yaml(const tri_job *job, char **yaml);
 
-// The same from text in memory; `name` stands for the file in messages.
+// The same from text in memory; `name` stands for the file in messages, and its base name for a
+// missing `name`.
 TRI_MUST_CHECK tri_status tri_job_parse(const char *yaml, size_t size_bytes, const char *name,
+                                        const char *const *overrides, int n_overrides,
                                         tri_job **out);
 
-// All keys of the schema, "train.steps" and so on, for the reference page's test and for `trireme
-// help job`.
+// Largest job file that is read.
+enum { TRI_JOB_MAX_BYTES = 1 << 20 };
+
+// One key of the schema, "train.steps" and so on, for `trireme help job` and the reference page.
 typedef struct tri_job_key {
   const char *path;
-  const char *type; // "integer", "number", "text", "list of text", "true or false", or "a | b | c"
-  const char *default_value; // "" when required
+  const char *type; // "integer", "auto | integer", "number", "text", "list of text", "true |
+                    // false", or the words that it takes, "a | b | c"
+  const char *default_value; // "" when required; words when it comes from other keys
+  const char *range;         // as an interval, "[1, 65536]" or "(0, inf)"; "" for other types
   const char *meaning;
 } tri_job_key;
-const tri_job_key *tri_job_keys(int *n);
+
+// Key number `index` in the order of the reference page; false past the last one.
+bool tri_job_get_key(int index, tri_job_key *out);
