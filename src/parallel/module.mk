@@ -1,1 +1,5 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+  src/parallel/buckets.c \
+  src/parallel/buckets.h \
+  src/parallel/data_parallel.c \
+  src/parallel/sum_tree.c

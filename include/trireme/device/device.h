@@ -35,6 +35,7 @@ typedef struct tri_device_facts {
   const char *isa;          // instruction set in use, "avx2"
   int n_threads;            // host threads that kernels use
   bool bf16_native;         // bf16 products run on the machine's own bf16 units
+  bool host_memory;         // device pointers may be given to comm as they are
   size_t memory_bytes;      // memory in all
   size_t memory_free_bytes; // what can still be had
 } tri_device_facts;

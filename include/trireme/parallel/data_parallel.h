@@ -56,3 +56,8 @@ TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int
 TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch,
                                                        int block);
 TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient);
+
+// The sum of one number per micro-batch over the whole global batch, in the order of the gradient's
+// sum: in order inside a leaf, then the tree. `own` holds this rank's micro-batches. Collective.
+TRI_MUST_CHECK tri_status tri_data_parallel_sum(tri_data_parallel *dp, const char *what,
+                                                const double *own, double *out);
