@@ -11,11 +11,17 @@ enum { LINE_BYTES = 4096 };
 static _Atomic int max_level = TRI_LOG_INFO;
 static _Atomic int own_rank = -1;
 static _Atomic int tee_fd = -1;
+static _Atomic int info_fd = STDERR_FILENO;
 
 void tri_log_configure(tri_log_level level, int rank)
 {
   max_level = (int)level;
   own_rank = rank;
+}
+
+void tri_log_info_to(int fd)
+{
+  info_fd = fd;
 }
 
 void tri_log_tee(int fd)
@@ -43,7 +49,7 @@ static void print_line(tri_log_level level, const char *prefix, const char *form
   used += vsnprintf(line + used, sizeof line - (size_t)used, format, arguments);
   if (used > LINE_BYTES - 2) used = LINE_BYTES - 2;
   line[used++] = '\n';
-  write_line(STDERR_FILENO, line, (size_t)used);
+  write_line(level >= TRI_LOG_INFO ? info_fd : STDERR_FILENO, line, (size_t)used);
   const int tee = tee_fd;
   if (tee >= 0) write_line(tee, line, (size_t)used);
 }

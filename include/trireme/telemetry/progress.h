@@ -1,5 +1,4 @@
-// How far a long job is: one rewritten line on a terminal, plain lines in a batch log. Local; root
-// only calls it.
+// How far a long job is and when it ends. Local.
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +8,6 @@ typedef struct tri_progress {
   const char *what;     // "train"; borrowed
   int64_t first, total; // steps done at the start, steps in all
   double began_seconds; // tri_clock_seconds at the start
-  double shown_seconds; // of the last line
-  bool terminal;
 } tri_progress;
 
 void tri_progress_begin(tri_progress *progress, const char *what, int64_t first, int64_t total);

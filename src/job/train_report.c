@@ -1,0 +1,233 @@
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "job/train_run.h"
+#include "trireme/base/file.h"
+#include "trireme/base/log.h"
+#include "trireme/base/memory.h"
+#include "trireme/telemetry/clock.h"
+#include "trireme/telemetry/report.h"
+
+// What a rank says of itself in the header.
+typedef struct rank_facts {
+  tri_binding binding;
+  char device[192];
+  int n_threads;
+  uint64_t gradient_bytes, exchange_bytes;
+  int n_gradient_buffers;
+  int first_microbatch, end_microbatch;
+} rank_facts;
+
+enum { MOST_RANKS_LISTED = 16 };
+
+static double mib(uint64_t bytes)
+{
+  return (double)bytes / 1048576.0;
+}
+
+static void own_facts(const tri_train *train, rank_facts *facts)
+{
+  tri_device_facts device;
+  tri_data_parallel_memory memory;
+  memset(facts, 0, sizeof *facts);
+  tri_device_get_facts(train->device, &device);
+  tri_data_parallel_get_memory(train->dp, &memory);
+  facts->binding = *tri_runtime_binding(train->runtime);
+  snprintf(facts->device, sizeof facts->device, "%s: %s", device.name, device.description);
+  facts->n_threads = device.n_threads;
+  facts->gradient_bytes = memory.gradient_bytes;
+  facts->exchange_bytes = memory.exchange_bytes;
+  facts->n_gradient_buffers = memory.n_gradient_buffers;
+  facts->first_microbatch = train->first_microbatch;
+  facts->end_microbatch = train->end_microbatch;
+}
+
+static void print_ranks(const tri_train *train, const rank_facts *all)
+{
+  const int shown = train->n_ranks < MOST_RANKS_LISTED ? train->n_ranks : MOST_RANKS_LISTED;
+  for (int r = 0; r < shown; r++) {
+    const rank_facts *f = &all[r];
+    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s, micro-batches [%d, %d)", r,
+            f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)", f->n_threads,
+            f->n_threads == 1 ? "" : "s", f->first_microbatch, f->end_microbatch);
+  }
+  if (shown < train->n_ranks)
+    tri_log(TRI_LOG_INFO, "  … and %d ranks more", train->n_ranks - shown);
+}
+
+static void print_model(const tri_train *train)
+{
+  const tri_model *model = train->model;
+  const tri_job_model *shape = &train->job->model;
+  tri_log(TRI_LOG_INFO,
+          "model      %s: %d layers, %d heads, width %d, context %d, vocabulary %d, %" PRId64
+          " parameters",
+          model->name, shape->layers, shape->heads, model->width, train->T, model->vocab_size,
+          model->parameters.logical_count);
+  tri_log(TRI_LOG_INFO, "precision  %s, sums in f32 or wider; gradients, moments, parameters f32",
+          tri_dtype_name(model->dtype));
+}
+
+static void print_memory(const tri_train *train, const rank_facts *all)
+{
+  uint64_t gradients = 0, exchange = 0;
+  int buffers = 0;
+  for (int r = 0; r < train->n_ranks; r++) {
+    if (all[r].gradient_bytes > gradients) gradients = all[r].gradient_bytes;
+    if (all[r].exchange_bytes > exchange) exchange = all[r].exchange_bytes;
+    if (all[r].n_gradient_buffers > buffers) buffers = all[r].n_gradient_buffers;
+  }
+  const uint64_t parameters = train->parameter_arena.size_bytes;
+  const uint64_t optimizer = train->optimizer_arena.size_bytes;
+  const uint64_t activations = train->activation_arena.size_bytes;
+  const uint64_t sum = parameters + optimizer + activations + gradients + exchange;
+  tri_log(TRI_LOG_INFO,
+          "memory     %" PRIu64 " bytes (%.1f MiB) on the fullest rank: parameters %" PRIu64
+          ", gradients %" PRIu64 " (%d buffer%s), optimizer %" PRIu64 ", activations %" PRIu64
+          ", exchange %" PRIu64,
+          sum, mib(sum), parameters, gradients, buffers, buffers == 1 ? "" : "s", optimizer,
+          activations, exchange);
+}
+
+static void print_header(const tri_train *train, const rank_facts *all)
+{
+  const tri_job *job = train->job;
+  tri_log(TRI_LOG_INFO, "run        %s in %s, seed %" PRIu64, job->name, train->run_dir, job->seed);
+  tri_log(TRI_LOG_INFO, "device     %s", all[0].device);
+  tri_log(
+      TRI_LOG_INFO,
+      "layout     %d data-parallel rank%s; global batch %d samples of %d tokens = %d micro-batches "
+      "of %d; sum groups of %d; overlap %s",
+      train->n_ranks, train->n_ranks == 1 ? "" : "s", job->train.global_batch, train->T,
+      train->n_microbatches, train->B, job->train.sum_group, job->parallel.overlap ? "on" : "off");
+  print_ranks(train, all);
+  print_model(train);
+  tri_log(TRI_LOG_INFO,
+          "data       %s: tokenizer %s, %" PRId64 " tokens to train on, %" PRId64 " to validate on",
+          job->data.corpus, train->corpus_facts.tokenizer_name,
+          train->corpus_facts.n_tokens[TRI_SPLIT_TRAIN],
+          train->corpus_facts.n_tokens[TRI_SPLIT_VALIDATION]);
+  print_memory(train, all);
+  tri_log(TRI_LOG_INFO, "flops      %.4g GFLOP a token (%s); peak %.4g GFLOP/s a rank (%s)",
+          train->flops_per_token * 1e-9, train->flop_convention, train->peak_flops * 1e-9,
+          job->log.peak_gflops > 0 ? "log.peak_gflops" : "measured by a matrix product");
+}
+
+static tri_status open_metrics(tri_train *train)
+{
+  char path[TRI_TRAIN_PATH_BYTES];
+  TRI_CALL(tri_path_join(path, sizeof path, train->run_dir, "metrics.jsonl"));
+  TRI_CALL(tri_metrics_open(path, train->step, &train->metrics));
+  return tri_metrics_header(train->metrics, train->flop_convention, train->flops_per_token,
+                            train->job->log.peak_gflops > 0 ? "log.peak_gflops"
+                                                            : "measured matrix product",
+                            train->peak_flops, train->n_ranks);
+}
+
+tri_status tri_train_report_header(tri_train *train)
+{
+  rank_facts own;
+  rank_facts *all = NULL;
+  tri_status status = TRI_OK;
+  own_facts(train, &own);
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->n_ranks, &all));
+  TRI_CALL_GOTO(done, tri_comm_all_gather(train->comm, "header", &own, sizeof own, all));
+  if (train->rank == 0) {
+    print_header(train, all);
+    status = open_metrics(train);
+  }
+  TRI_CALL_GOTO(done, tri_comm_agree(train->comm, "metrics file", status));
+
+done:
+  TRI_FREE(&all);
+  return status;
+}
+
+void tri_train_report_step(const tri_progress *progress, const tri_step_metrics *metrics)
+{
+  char remaining[64];
+  char validation[96] = "";
+  tri_progress_remaining(progress, metrics->step, remaining, sizeof remaining);
+  if (!isnan(metrics->validation_loss)) {
+    snprintf(validation, sizeof validation, "  validation %.4f (%.4f nats a byte)",
+             metrics->validation_loss, metrics->validation_loss_per_byte);
+  }
+  tri_log(
+      TRI_LOG_INFO,
+      "step %*" PRId64 "/%" PRId64
+      "  loss %.4f  norm %.3f  lr %.2e  %.0f tokens/s  MFU %.0f %%  exposed communication %.1f %%  "
+      "%s to go%s",
+      4, metrics->step, progress->total, metrics->loss, metrics->grad_norm, metrics->lr,
+      metrics->tokens_per_second, 100.0 * metrics->mfu,
+      100.0 * metrics->communication_seconds / metrics->step_seconds, remaining, validation);
+}
+
+static void draw_loss(const tri_train *train)
+{
+  if (tri_report_loss_svg(train->run_dir) == TRI_OK) {
+    tri_log(TRI_LOG_INFO, "pictures   %s/loss.svg; 'trireme report %s' makes a page of all curves",
+            train->run_dir, train->run_dir);
+    return;
+  }
+  // A picture is not worth a run: say why it is missing and how to get it, and end well.
+  tri_log(TRI_LOG_WARN, "loss.svg was not drawn: %s", tri_error_message());
+  tri_error_clear();
+}
+
+tri_status tri_train_report_end(tri_train *train, const tri_progress *progress)
+{
+  tri_digest digest;
+  char hex[TRI_DIGEST_HEX_BYTES];
+  TRI_CALL(tri_train_digest(train, &digest));
+  if (train->rank != 0) return TRI_OK;
+  tri_digest_hex(&digest, hex);
+  TRI_CALL(tri_metrics_close(&train->metrics));
+  draw_loss(train);
+  const double seconds = tri_clock_seconds() - progress->began_seconds;
+  const int64_t steps = train->step - progress->first;
+  const double tokens = (double)steps * train->job->train.global_batch * train->T;
+  tri_log(TRI_LOG_INFO, "done       %" PRId64 " steps in %.1f s, %.0f tokens/s%s%s", steps, seconds,
+          seconds > 0 ? tokens / seconds : 0.0,
+          train->last_saved_step >= 0 ? ", checkpoint in " : "",
+          train->last_saved_step >= 0 ? train->checkpoint_dir : "");
+  tri_log(TRI_LOG_INFO, "state digest %s", hex);
+  return TRI_OK;
+}
+
+// --- peak
+
+enum { PEAK_N = 1024, PEAK_REPEATS = 5 };
+
+static tri_status time_product(tri_train *train, float *memory, double *best)
+{
+  const int64_t n = PEAK_N;
+  float *x = memory, *w = memory + n * n, *out = memory + 2 * n * n;
+  TRI_CALL(train->kernels->fill(train->stream, memory, 0.5f, 3 * n * n));
+  TRI_CALL(train->kernels->linear_prepare(train->stream, n, n, n, TRI_DTYPE_F32));
+  *best = INFINITY;
+  for (int i = 0; i < PEAK_REPEATS; i++) {
+    const double began = tri_clock_seconds();
+    TRI_CALL(train->kernels->linear_forward(train->stream, out, NULL, x, w, NULL, n, n, n,
+                                            TRI_DTYPE_F32));
+    TRI_CALL(tri_stream_synchronize(train->stream));
+    const double seconds = tri_clock_seconds() - began;
+    if (seconds < *best) *best = seconds;
+  }
+  return TRI_OK;
+}
+
+tri_status tri_train_measure_peak(tri_train *train)
+{
+  train->peak_flops = train->job->log.peak_gflops * 1e9;
+  if (train->peak_flops > 0) return TRI_OK;
+  void *memory = NULL;
+  double best = INFINITY;
+  const size_t n = PEAK_N;
+  TRI_CALL(tri_device_alloc(train->device, 3 * n * n * sizeof(float), &memory));
+  const tri_status status = time_product(train, memory, &best);
+  tri_device_free(train->device, &memory);
+  train->peak_flops = 2.0 * (double)(n * n * n) / best;
+  return status;
+}

@@ -1,0 +1,265 @@
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "job/train_run.h"
+#include "trireme/base/log.h"
+#include "trireme/base/memory.h"
+
+// The logical state is three arrays for each parameter, in this order.
+enum { ARRAY_KINDS = 3 };
+static const char *const array_kinds[ARRAY_KINDS] = {"parameter", "moment1", "moment2"};
+
+tri_status tri_train_list_arrays(tri_train *train)
+{
+  const tri_parameters *parameters = &train->model->parameters;
+  train->n_arrays = parameters->n * ARRAY_KINDS;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->n_arrays, &train->arrays));
+  for (int i = 0; i < train->n_arrays; i++) {
+    const tri_parameter *parameter = &parameters->list[i / ARRAY_KINDS];
+    tri_ckpt_array *array = &train->arrays[i];
+    snprintf(array->name, sizeof array->name, "%s/%s", array_kinds[i % ARRAY_KINDS],
+             parameter->name);
+    array->dtype = TRI_DTYPE_F32;
+    array->shape = parameter->shape;
+    array->box = parameter->box;
+    array->replica = train->rank;
+    array->n_replicas = train->n_ranks;
+  }
+  return TRI_OK;
+}
+
+static float *array_data(const tri_train *train, int index)
+{
+  float *const kinds[ARRAY_KINDS] = {train->parameters, train->moment1, train->moment2};
+  return kinds[index % ARRAY_KINDS] + train->model->parameters.list[index / ARRAY_KINDS].offset;
+}
+
+// Walks the contiguous runs of `part` inside the array's box: device offset, host offset and length
+// in elements.
+typedef struct run_walk {
+  int64_t device_offset, host_offset, length;
+} run_walk;
+
+static bool next_run(const tri_box *box, const tri_box *part, int64_t index, run_walk *run)
+{
+  const int last = part->n_axes - 1;
+  run->length = last < 0 ? 1 : part->count[last];
+  const int64_t n_runs = run->length == 0 ? 0 : tri_box_elements(part) / run->length;
+  if (index >= n_runs) return false;
+  int64_t offset = last < 0 ? 0 : part->start[last] - box->start[last];
+  int64_t stride = last < 0 ? 1 : box->count[last];
+  int64_t rest = index;
+  for (int axis = last - 1; axis >= 0; axis--) {
+    const int64_t position = part->start[axis] - box->start[axis] + rest % part->count[axis];
+    rest /= part->count[axis];
+    offset += position * stride;
+    stride *= box->count[axis];
+  }
+  run->device_offset = offset;
+  run->host_offset = index * run->length;
+  return true;
+}
+
+// One run when the part spans whole rows, which is how replicas share an array.
+static tri_box joined(const tri_box *box, const tri_box *part, tri_box *joined_box)
+{
+  *joined_box = *box;
+  tri_box rows = *part;
+  while (rows.n_axes > 1 && rows.count[rows.n_axes - 1] == joined_box->count[rows.n_axes - 1]) {
+    const int64_t width = rows.count[rows.n_axes - 1];
+    rows.n_axes--;
+    joined_box->n_axes--;
+    rows.start[rows.n_axes - 1] *= width;
+    rows.count[rows.n_axes - 1] *= width;
+    joined_box->start[rows.n_axes - 1] *= width;
+    joined_box->count[rows.n_axes - 1] *= width;
+  }
+  return rows;
+}
+
+static tri_status fetch_part(void *user, int index, const tri_box *part, void *host_out)
+{
+  const tri_train *train = user;
+  tri_box box;
+  const tri_box rows = joined(&train->arrays[index].box, part, &box);
+  const float *data = array_data(train, index);
+  run_walk run;
+  for (int64_t i = 0; next_run(&box, &rows, i, &run); i++) {
+    TRI_CALL(tri_stream_copy_to_host(train->stream, (float *)host_out + run.host_offset,
+                                     data + run.device_offset, (size_t)run.length * sizeof(float)));
+  }
+  return tri_stream_synchronize(train->stream);
+}
+
+static tri_status store_part(void *user, int index, const tri_box *part, const void *host_in)
+{
+  const tri_train *train = user;
+  tri_box box;
+  const tri_box rows = joined(&train->arrays[index].box, part, &box);
+  float *data = array_data(train, index);
+  run_walk run;
+  for (int64_t i = 0; next_run(&box, &rows, i, &run); i++) {
+    TRI_CALL(tri_stream_copy_to_device(train->stream, data + run.device_offset,
+                                       (const float *)host_in + run.host_offset,
+                                       (size_t)run.length * sizeof(float)));
+  }
+  return tri_stream_synchronize(train->stream);
+}
+
+static tri_ckpt_state state_of(tri_train *train)
+{
+  return (tri_ckpt_state){train->arrays, train->n_arrays, fetch_part, store_part, train};
+}
+
+// --- fresh state
+
+static tri_status initialize_one(tri_train *train, const tri_parameter *parameter)
+{
+  tri_parameter_initialize(parameter, train->job->seed, train->staging);
+  TRI_CALL(tri_stream_copy_to_device(train->stream, train->parameters + parameter->offset,
+                                     train->staging, (size_t)parameter->count * sizeof(float)));
+  return tri_stream_synchronize(train->stream);
+}
+
+static tri_status clear_state(tri_train *train)
+{
+  const int64_t n = train->model->parameters.flat_count;
+  // Padding between parameters is state that nobody names: zero, so that it stays out of every norm
+  // and update.
+  TRI_CALL(train->kernels->fill(train->stream, train->parameters, 0.0f, n));
+  TRI_CALL(train->kernels->fill(train->stream, train->moment1, 0.0f, n));
+  return train->kernels->fill(train->stream, train->moment2, 0.0f, n);
+}
+
+tri_status tri_train_initialize(tri_train *train)
+{
+  const tri_parameters *parameters = &train->model->parameters;
+  TRI_CALL(clear_state(train));
+  for (int i = 0; i < parameters->n; i++) {
+    TRI_CALL(initialize_one(train, &parameters->list[i]));
+  }
+  train->step = 0;
+  train->samples = 0;
+  return TRI_OK;
+}
+
+tri_status tri_train_round_weights(tri_train *train)
+{
+  if (train->model->dtype == TRI_DTYPE_F32) return TRI_OK;
+  return train->kernels->convert(train->stream, train->weights, train->model->dtype,
+                                 train->parameters, TRI_DTYPE_F32,
+                                 train->model->parameters.flat_count);
+}
+
+// --- attributes: the state that is not arrays
+
+// Keys are written in a fixed order, so that equal states give equal texts.
+static tri_status write_attributes(const tri_train *train, char *text, size_t size)
+{
+  char tokenizer[TRI_DIGEST_HEX_BYTES];
+  tri_digest_hex(&train->corpus_facts.tokenizer_digest, tokenizer);
+  const int n =
+      snprintf(text, size,
+               "{\"kind\": \"train\", \"step\": %lld, \"samples\": %llu, \"rng\": "
+               "\"philox4x32-10\", \"seed\": %llu, \"context\": %d, \"tokenizer\": \"%s\"}",
+               (long long)train->step, (unsigned long long)train->samples,
+               (unsigned long long)train->job->seed, train->T, tokenizer);
+  TRI_CHECK(n > 0 && (size_t)n < size, TRI_ERR_INTERNAL, "attributes do not fit");
+  return TRI_OK;
+}
+
+static tri_status check_attribute(const json_t *root, const char *key, uint64_t wanted)
+{
+  const uint64_t found = (uint64_t)json_integer_value(json_object_get(root, key));
+  TRI_CHECK(found == wanted, TRI_ERR_CONFIG,
+            "the checkpoint was made with %s %llu, the job file says %llu: set it back, or start a "
+            "new run "
+            "with another run.dir",
+            key, (unsigned long long)found, (unsigned long long)wanted);
+  return TRI_OK;
+}
+
+static tri_status read_attributes(tri_train *train, const char *text)
+{
+  tri_status status = TRI_OK;
+  json_error_t error;
+  json_t *root = json_loads(text, 0, &error);
+  char tokenizer[TRI_DIGEST_HEX_BYTES];
+  tri_digest_hex(&train->corpus_facts.tokenizer_digest, tokenizer);
+  TRI_CHECK(root != NULL, TRI_ERR_FORMAT, "checkpoint attributes: %s", error.text);
+  TRI_CALL_GOTO(done, check_attribute(root, "seed", train->job->seed));
+  TRI_CALL_GOTO(done, check_attribute(root, "context", (uint64_t)train->T));
+  const char *found = json_string_value(json_object_get(root, "tokenizer"));
+  TRI_CHECK_GOTO(done, found != NULL && strcmp(found, tokenizer) == 0, TRI_ERR_CONFIG,
+                 "the checkpoint was trained with another tokenizer than that of %s",
+                 train->job->data.corpus);
+  train->step = json_integer_value(json_object_get(root, "step"));
+  train->samples = (uint64_t)json_integer_value(json_object_get(root, "samples"));
+  TRI_CHECK_GOTO(
+      done, train->samples == (uint64_t)train->step * (uint64_t)train->job->train.global_batch,
+      TRI_ERR_CONFIG,
+      "the checkpoint has seen %llu samples in %lld steps, which is not train.global_batch %d a "
+      "step",
+      (unsigned long long)train->samples, (long long)train->step, train->job->train.global_batch);
+
+done:
+  json_decref(root);
+  return status;
+}
+
+// --- save, resume, digest
+
+tri_status tri_train_save(tri_train *train)
+{
+  char attributes[512];
+  if (train->last_saved_step == train->step) return TRI_OK;
+  const tri_ckpt_state state = state_of(train);
+  TRI_CALL(write_attributes(train, attributes, sizeof attributes));
+  TRI_CALL(tri_ckpt_save(train->comm, train->checkpoint_dir, train->step, &state, attributes));
+  train->last_saved_step = train->step;
+  return tri_ckpt_prune(train->comm, train->checkpoint_dir, train->job->checkpoint.keep);
+}
+
+static tri_status load_checkpoint(tri_train *train, const char *path)
+{
+  tri_ckpt *ckpt = NULL;
+  TRI_CALL(tri_ckpt_open(train->comm, path, &ckpt));
+  const tri_ckpt_state state = state_of(train);
+  tri_status status = TRI_OK;
+  TRI_CALL_GOTO(done, tri_comm_agree(train->comm, "checkpoint attributes",
+                                     read_attributes(train, tri_ckpt_attributes(ckpt))));
+  TRI_CALL_GOTO(done, clear_state(train));
+  TRI_CALL_GOTO(done, tri_ckpt_load(ckpt, train->comm, &state));
+  tri_log(TRI_LOG_INFO, "resumed from %s at step %lld", path, (long long)train->step);
+
+done:
+  tri_ckpt_close(&ckpt);
+  return status;
+}
+
+tri_status tri_train_resume(tri_train *train, bool *resumed)
+{
+  const char *resume = train->job->checkpoint.resume;
+  *resumed = false;
+  if (strcmp(resume, "never") == 0) return TRI_OK;
+  char path[TRI_TRAIN_PATH_BYTES];
+  snprintf(path, sizeof path, "%s", resume);
+  if (strcmp(resume, "auto") == 0) {
+    int64_t step = -1;
+    TRI_CALL(tri_ckpt_latest(train->comm, train->checkpoint_dir, path, sizeof path, &step));
+    if (step < 0) return TRI_OK;
+  }
+  TRI_CALL(load_checkpoint(train, path));
+  train->last_saved_step = train->step;
+  *resumed = true;
+  return TRI_OK;
+}
+
+tri_status tri_train_digest(tri_train *train, tri_digest *out)
+{
+  char attributes[512];
+  const tri_ckpt_state state = state_of(train);
+  TRI_CALL(write_attributes(train, attributes, sizeof attributes));
+  return tri_ckpt_digest(train->comm, &state, attributes, out);
+}
