@@ -3,5 +3,12 @@ libtrireme_a_SOURCES += \
   src/job/document.c \
   src/job/keys.c \
   src/job/load.c \
+  src/job/prepare_corpus.c \
   src/job/rules.c \
+  src/job/train.c \
+  src/job/train_report.c \
+  src/job/train_run.h \
+  src/job/train_setup.c \
+  src/job/train_state.c \
+  src/job/train_step.c \
   src/job/write.c

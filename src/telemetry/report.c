@@ -93,7 +93,8 @@ static tri_status start_gnuplot(int output, FILE **input, pid_t *child)
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  char *const argv[] = {"gnuplot", NULL};
+  char program[] = "gnuplot";
+  char *const argv[] = {program, NULL};
   const int failed = posix_spawnp(child, "gnuplot", &actions, NULL, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[0]);

@@ -24,7 +24,8 @@ static void cpu_get_facts(const tri_device *device, tri_device_facts *out)
                             .description = cpu->description,
                             .isa = tri_cpu_isa_name(cpu->isa),
                             .n_threads = cpu->n_threads,
-                            .bf16_native = cpu->isa == TRI_CPU_AVX512_BF16};
+                            .bf16_native = cpu->isa == TRI_CPU_AVX512_BF16,
+                            .host_memory = true};
   // Opening has shown that the system says how much there is.
   if (tri_cpu_memory_available(&out->memory_bytes, &out->memory_free_bytes) != TRI_OK)
     tri_error_clear();
