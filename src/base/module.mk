@@ -4,4 +4,5 @@ libtrireme_a_SOURCES += \
   src/base/log.c \
   src/base/memory.c \
   src/base/random.c \
-  src/base/status.c
+  src/base/status.c \
+  src/base/words.c

@@ -1,1 +1,5 @@
-trireme_SOURCES = src/cli/main.c
+trireme_SOURCES = \
+  src/cli/commands.c \
+  src/cli/help.c \
+  src/cli/main.c \
+  src/cli/options.c

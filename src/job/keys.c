@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "trireme/base/words.h"
 #include "trireme/optim/schedule.h"
 
 // JOB_CHOICE stores the place of a word in the type text, so the texts follow the enums.
@@ -195,33 +196,6 @@ void *tri_job_key_place(const job_key *key, tri_job *job)
   return (char *)job + key->offset;
 }
 
-enum { NAME_BYTES = 64 };
-
-// Insertions, deletions, changes and swaps of neighbours that turn one word into the other; words
-// beyond NAME_BYTES are near to nothing.
-static int edit_distance(const char *a, const char *b)
-{
-  const int n = (int)strnlen(a, NAME_BYTES), m = (int)strnlen(b, NAME_BYTES);
-  if (n == NAME_BYTES || m == NAME_BYTES) return NAME_BYTES;
-  int d[NAME_BYTES + 1][NAME_BYTES + 1];
-  for (int i = 0; i <= n; i++) {
-    for (int j = 0; j <= m; j++) {
-      if (i == 0 || j == 0) {
-        d[i][j] = i + j;
-        continue;
-      }
-      int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-      if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
-      if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-          d[i - 2][j - 2] + 1 < best)
-        best = d[i - 2][j - 2] + 1;
-      d[i][j] = best;
-    }
-  }
-  return d[n][m];
-}
-
 static const char *last_part(const char *path)
 {
   const char *dot = strrchr(path, '.');
@@ -231,24 +205,24 @@ static const char *last_part(const char *path)
 // A key in the wrong section counts as two edits, so that "steps" leads to train.steps.
 static int key_distance(const char *given, const char *known)
 {
-  const int whole = edit_distance(given, known);
-  const int part = 2 + edit_distance(last_part(given), last_part(known));
+  const int whole = tri_word_distance(given, known);
+  const int part = 2 + tri_word_distance(last_part(given), last_part(known));
   return whole < part ? whole : part;
 }
 
 const char *tri_job_key_nearest(const char *path)
 {
   const char *nearest = NULL;
-  int best = 2 + (int)strnlen(last_part(path), NAME_BYTES) / 3;
+  int best = 3 + (int)strlen(last_part(path)) / 3;
   for (int s = 0; s < JOB_N_SECTIONS; s++) {
-    const int distance = edit_distance(path, tri_job_sections[s].name);
-    if (distance > best || (distance == best && nearest != NULL)) continue;
+    const int distance = tri_word_distance(path, tri_job_sections[s].name);
+    if (distance >= best) continue;
     best = distance;
     nearest = tri_job_sections[s].name;
   }
   for (int k = 0; k < JOB_N_KEYS; k++) {
     const int distance = key_distance(path, tri_job_table[k].facts.path);
-    if (distance > best || (distance == best && nearest != NULL)) continue;
+    if (distance >= best) continue;
     best = distance;
     nearest = tri_job_table[k].facts.path;
   }
