@@ -1,1 +1,8 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+  src/comm/collectives.c \
+  src/comm/comm.c \
+  src/comm/comm_private.h \
+  src/comm/exchange.c \
+  src/comm/mpi.c \
+  src/comm/side.c \
+  src/comm/wait.c

@@ -1,1 +1,3 @@
-check_PROGRAMS +=
+check_PROGRAMS += \
+  tests/comm/collectives_test \
+  tests/comm/exchange_test
