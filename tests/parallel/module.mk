@@ -1,2 +1,3 @@
 check_PROGRAMS += \
+  tests/parallel/data_parallel_test \
   tests/parallel/sum_tree_test
