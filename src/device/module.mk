@@ -13,4 +13,31 @@ libtrireme_a_SOURCES += \
   src/device/cpu/linear.c \
   src/device/cpu/memory.c \
   src/device/cpu/reference.c \
-  src/device/cpu/residual.c
+  src/device/cpu/residual.c \
+  src/device/cpu/vector_kernels.c
+
+# The vector kernels, once for each instruction set.
+tri_vector_sources = \
+  src/device/cpu/vector/dropout.h \
+  src/device/cpu/vector/tables.h \
+  src/device/cpu/vector/vector.h \
+  src/device/cpu/vector/adamw.c \
+  src/device/cpu/vector/all.c \
+  src/device/cpu/vector/cross_entropy.c \
+  src/device/cpu/vector/elementwise.c \
+  src/device/cpu/vector/embedding.c \
+  src/device/cpu/vector/layernorm.c
+
+noinst_LIBRARIES += libtrireme_vector_baseline.a
+TRI_ISA_LIBS += libtrireme_vector_baseline.a
+libtrireme_vector_baseline_a_SOURCES = $(tri_vector_sources)
+libtrireme_vector_baseline_a_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=baseline
+
+if TRI_X86
+noinst_LIBRARIES += libtrireme_vector_avx2.a libtrireme_vector_avx512.a
+TRI_ISA_LIBS += libtrireme_vector_avx2.a libtrireme_vector_avx512.a
+libtrireme_vector_avx2_a_SOURCES = $(tri_vector_sources)
+libtrireme_vector_avx2_a_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=avx2 -march=x86-64-v3
+libtrireme_vector_avx512_a_SOURCES = $(tri_vector_sources)
+libtrireme_vector_avx512_a_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=avx512 -march=x86-64-v4
+endif

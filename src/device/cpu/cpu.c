@@ -197,6 +197,7 @@ tri_status tri_cpu_open(const tri_device_options *options, tri_device **out)
   omp_set_num_threads(cpu->n_threads);
   describe(cpu, tuned);
   tri_cpu_reference_kernels(&cpu->base.kernels);
+  if (tuned) tri_cpu_vector_kernels(&cpu->base.kernels, isa);
   *out = &cpu->base;
   return TRI_OK;
 }
