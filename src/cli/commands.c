@@ -7,6 +7,11 @@ static const tri_cli_command commands[] = {
      "With the name of a command, explains its arguments and options. With `job`,\n"
      "lists every key of the job file with its type, default, range and meaning.\n",
      tri_cli_help},
+    {"report", "RUN", "draw the curves of a run",
+     "Draws RUN/loss.svg and RUN/report.html, one self-contained page with loss,\n"
+     "throughput, time-split and gradient-norm curves, from RUN/metrics.jsonl.\n"
+     "Needs gnuplot on the PATH.\n",
+     tri_cli_report},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

@@ -1,1 +1,3 @@
-check_PROGRAMS +=
+check_PROGRAMS += \
+  tests/telemetry/metrics_test \
+  tests/telemetry/report_test
