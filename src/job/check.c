@@ -22,14 +22,10 @@ static bool in_range(const char *range, double value)
 
 static tri_status wrong(const job_document *document, int key, const char *found)
 {
-  char place[JOB_PLACE_BYTES];
-  const tri_job_key *facts = &tri_job_table[key].facts;
-  const char *article = strcmp(facts->type, "integer") == 0  ? "an "
-                        : strcmp(facts->type, "number") == 0 ? "a "
-                                                             : "";
-  return TRI_ERROR(TRI_ERR_CONFIG, "%s: %s wants %s%s%s%s, found '%.100s'",
-                   tri_job_place(document, key, place), facts->path, article, facts->type,
-                   facts->range[0] == '\0' ? "" : " in ", facts->range, found);
+  char place[JOB_PLACE_BYTES], wanted[JOB_WANTED_BYTES];
+  return TRI_ERROR(TRI_ERR_CONFIG, "%s: %s wants %s, found '%.100s'",
+                   tri_job_place(document, key, place), tri_job_table[key].facts.path,
+                   tri_job_key_wanted(&tri_job_table[key], wanted), found);
 }
 
 static tri_status check_integer(job_document *document, int key)

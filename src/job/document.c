@@ -175,7 +175,8 @@ static tri_status read_value(job_reader *reader, int index, const yaml_event_t *
   value->line = (int)line_of(event);
   value->override = reader->override;
   value->is_list = event->type == YAML_SEQUENCE_START_EVENT;
-  const char *wanted = key->facts.type;
+  char buffer[JOB_WANTED_BYTES];
+  const char *wanted = tri_job_key_wanted(key, buffer);
   if (event->type == YAML_MAPPING_START_EVENT)
     return fail(reader, line_of(event), "%s wants %s, found a section", key->facts.path, wanted);
   if (value->is_list && key->storage != JOB_LIST)

@@ -42,7 +42,7 @@ const job_key tri_job_table[JOB_N_KEYS] = {
     KEY("seed", JOB_INTEGER, "integer", "1337", "[0, 9223372036854775807]", seed,
         "seed of the initial weights, the order of the samples and dropout"),
 
-    KEY_DERIVED("run.dir", JOB_TEXT, "text", "runs/<name>", "", run.dir,
+    KEY_DERIVED("run.dir", JOB_TEXT, "text", "runs/NAME", "", run.dir,
                 "folder of the run: resolved job, metrics, log, pictures"),
 
     KEY("log.every", JOB_INTEGER, "integer", "10", "[1, 1000000000]", log.every,
@@ -135,7 +135,7 @@ const job_key tri_job_table[JOB_N_KEYS] = {
     KEY("parallel.limit_seconds", JOB_NUMBER, "number", "60", "(0, 1e9]", parallel.limit_seconds,
         "seconds that ranks wait for one that does not arrive before the run ends"),
 
-    KEY_DERIVED("checkpoint.dir", JOB_TEXT, "text", "<run.dir>/checkpoints", "", checkpoint.dir,
+    KEY_DERIVED("checkpoint.dir", JOB_TEXT, "text", "checkpoints in run.dir", "", checkpoint.dir,
                 "folder of the checkpoints"),
     KEY("checkpoint.every", JOB_INTEGER, "integer", "0", "[0, 1000000000000]", checkpoint.every,
         "steps from one checkpoint to the next; 0: only after the last step or a signal"),
@@ -194,6 +194,17 @@ int tri_job_key_section(const job_key *key)
 void *tri_job_key_place(const job_key *key, tri_job *job)
 {
   return (char *)job + key->offset;
+}
+
+const char *tri_job_key_wanted(const job_key *key, char buffer[JOB_WANTED_BYTES])
+{
+  const char *article = key->storage == JOB_INTEGER  ? "an "
+                        : key->storage == JOB_NUMBER ? "a "
+                        : key->storage == JOB_LIST   ? "a "
+                                                     : "";
+  snprintf(buffer, JOB_WANTED_BYTES, "%s%s%s%s", article, key->facts.type,
+           key->facts.range[0] == '\0' ? "" : " in ", key->facts.range);
+  return buffer;
 }
 
 static const char *last_part(const char *path)

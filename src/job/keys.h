@@ -47,6 +47,10 @@ int tri_job_key_section(const job_key *key);
 // Where the key's value lies in a job.
 void *tri_job_key_place(const job_key *key, tri_job *job);
 
+// What the key takes, for messages: "an integer in [1, 4096]". Returns buffer.
+enum { JOB_WANTED_BYTES = 128 };
+const char *tri_job_key_wanted(const job_key *key, char buffer[JOB_WANTED_BYTES]);
+
 // The known key or section nearest to `path` by edit distance, NULL when none is near.
 const char *tri_job_key_nearest(const char *path);
 
