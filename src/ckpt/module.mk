@@ -1,1 +1,15 @@
-libtrireme_a_SOURCES +=
+libtrireme_a_SOURCES += \
+  src/ckpt/agree.c \
+  src/ckpt/catalog.c \
+  src/ckpt/chunk.c \
+  src/ckpt/folder.c \
+  src/ckpt/load.c \
+  src/ckpt/manifest_read.c \
+  src/ckpt/manifest_write.c \
+  src/ckpt/pieces.c \
+  src/ckpt/save.c \
+  src/ckpt/shard.c \
+  src/ckpt/shard_error.c \
+  src/ckpt/split_chunks.c \
+  src/ckpt/state_digest.c \
+  src/ckpt/steady_file.c

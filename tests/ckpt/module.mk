@@ -1,1 +1,4 @@
-check_PROGRAMS +=
+check_PROGRAMS += \
+  tests/ckpt/pieces_test \
+  tests/ckpt/save_load_test
+EXTRA_DIST += tests/ckpt/toy.h

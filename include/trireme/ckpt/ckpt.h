@@ -19,7 +19,7 @@
 
 // One logical array as this rank holds it.
 typedef struct tri_ckpt_array {
-  char name[96]; // global, "parameter/h.0.ln_1.weight"
+  char name[96]; // global, "parameter/h.0.ln_1.weight": printable ASCII, parts not "." or ".."
   tri_dtype dtype;
   tri_shape shape; // global
   tri_box box;     // held by this rank
@@ -28,12 +28,14 @@ typedef struct tri_ckpt_array {
 } tri_ckpt_array;
 
 // Moves part of an array between the caller's (device) memory and packed host memory. `part` lies
-// in arrays[index].box.
+// in arrays[index].box and has at most 16 MiB.
 typedef tri_status (*tri_ckpt_fetch)(void *user, int index, const tri_box *part, void *host_out);
 typedef tri_status (*tri_ckpt_store)(void *user, int index, const tri_box *part,
                                      const void *host_in);
 
-// The arrays of a rank with their access.
+// The arrays of a rank with their access. A rank gives every name at most once (one box of an
+// array); the ranks need not give the same names, nor in the same order. Distinct boxes of an array
+// are disjoint and cover it.
 typedef struct tri_ckpt_state {
   const tri_ckpt_array *arrays;
   int n_arrays;
@@ -58,24 +60,48 @@ TRI_MUST_CHECK tri_status tri_ckpt_open(tri_comm *comm, const char *path, tri_ck
 void tri_ckpt_close(tri_ckpt **ckpt);
 
 int64_t tri_ckpt_step(const tri_ckpt *ckpt);
-const char *tri_ckpt_attributes(const tri_ckpt *ckpt); // borrowed
+// The attributes with keys sorted and without white space. Borrowed.
+const char *tri_ckpt_attributes(const tri_ckpt *ckpt);
 
-// Fills every array of `state` from the checkpoint, whatever layout wrote it. TRI_ERR_CONFIG when
-// an array is missing or has another shape or type, naming it. Collective, errors agree.
+// What a checkpoint holds.
+typedef struct tri_ckpt_facts {
+  int n_files, n_arrays;
+  int64_t n_pieces, elements, bytes;
+} tri_ckpt_facts;
+tri_ckpt_facts tri_ckpt_read_facts(const tri_ckpt *ckpt);
+
+// Fills every array of `state` from the checkpoint, whatever layout wrote it; arrays that only the
+// checkpoint holds are left alone. TRI_ERR_CONFIG when an array is missing or has another shape or
+// type, naming it; nothing is stored before that is known on all ranks. Collective, errors agree.
 TRI_MUST_CHECK tri_status tri_ckpt_load(tri_ckpt *ckpt, tri_comm *comm,
                                         const tri_ckpt_state *state);
 
-// The newest committed checkpoint of a folder by its manifest: path "" and step -1 when there is
-// none (a missing folder is none). Left-over temporary folders are ignored. Collective, errors
-// agree.
+// The newest whole checkpoint of a folder: path "" and step -1 when there is none (a missing folder
+// is none). Whole is: its manifest is valid and every file is there with its size (digests are
+// checked by tri_ckpt_open). One that is not whole is named in a warning and the next older is
+// taken; when there are some and none is whole: TRI_ERR_FORMAT. Left-over temporary folders are
+// ignored. Collective, errors agree.
 TRI_MUST_CHECK tri_status tri_ckpt_latest(tri_comm *comm, const char *folder, char *path,
                                           size_t path_size, int64_t *step);
 
-// Removes all but the newest `keep` checkpoints (0: keep all), and temporary folders left by dead
-// runs. Collective.
+// Removes all checkpoints older than the newest `keep` whole ones (0: keep all), and temporary
+// folders left by dead runs. Collective, errors agree.
 TRI_MUST_CHECK tri_status tri_ckpt_prune(tri_comm *comm, const char *folder, int keep);
 
-// The state digest: of every array by name and global index, in chunks, and of the attributes text;
-// the same for every layout. Collective; *out is set on all ranks.
+// One checkpoint of a folder, as tri_ckpt_latest sees it.
+typedef struct tri_ckpt_entry {
+  int64_t step;
+  tri_status status; // TRI_OK: whole
+  char message[256]; // what is wrong with it
+  tri_ckpt_facts facts;
+} tri_ckpt_entry;
+
+// All checkpoints of a folder, newest first. Local. *out owned: tri_free.
+TRI_MUST_CHECK tri_status tri_ckpt_list(const char *folder, tri_ckpt_entry **out, int *n_entries);
+
+// The state digest: of every array by name and global index, in chunks, and of the attributes; the
+// same for every layout, order of arrays and white space in the attributes. Boxes may be cut in any
+// way: a chunk that several ranks share is put together on one of them. TRI_ERR_ARGUMENT when the
+// boxes do not cover an array exactly once. Collective, errors agree; *out is set on all ranks.
 TRI_MUST_CHECK tri_status tri_ckpt_digest(tri_comm *comm, const tri_ckpt_state *state,
                                           const char *attributes, tri_digest *out);

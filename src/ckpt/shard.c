@@ -1,0 +1,297 @@
+#include "ckpt/shard.h"
+
+#include <hdf5.h>
+#include <limits.h>
+#include <string.h>
+
+#include "ckpt/pieces.h"
+#include "ckpt/shard_error.h"
+#include "ckpt/steady_file.h"
+#include "trireme/base/memory.h"
+
+struct tri_shard_writer {
+  char path[PATH_MAX];
+  tri_steady_file file;
+  hid_t hdf5;
+};
+
+struct tri_shard_reader {
+  char path[PATH_MAX];
+  hid_t hdf5;
+};
+
+static hid_t type_in_file(tri_dtype dtype)
+{
+  switch (dtype) {
+  case TRI_DTYPE_F32: return H5T_IEEE_F32LE;
+  case TRI_DTYPE_F64: return H5T_IEEE_F64LE;
+  case TRI_DTYPE_I32: return H5T_STD_I32LE;
+  case TRI_DTYPE_BF16: // HDF5 1.10 has no such type: its bits, and the attribute "dtype"
+  case TRI_DTYPE_U16: return H5T_STD_U16LE;
+  }
+  return -1;
+}
+
+static hid_t type_in_memory(tri_dtype dtype)
+{
+  switch (dtype) {
+  case TRI_DTYPE_F32: return H5T_NATIVE_FLOAT;
+  case TRI_DTYPE_F64: return H5T_NATIVE_DOUBLE;
+  case TRI_DTYPE_I32: return H5T_NATIVE_INT32;
+  case TRI_DTYPE_BF16:
+  case TRI_DTYPE_U16: return H5T_NATIVE_UINT16;
+  }
+  return -1;
+}
+
+// The dataspace of a packed box.
+static hid_t space_of(const tri_box *box)
+{
+  hsize_t count[TRI_MAX_AXES];
+  if (box->n_axes == 0) return H5Screate(H5S_SCALAR);
+  for (int a = 0; a < box->n_axes; a++)
+    count[a] = (hsize_t)box->count[a];
+  return H5Screate_simple(box->n_axes, count, NULL);
+}
+
+// Selects `part` in the dataspace of a dataset that holds `piece`.
+static herr_t select_part(hid_t space, const tri_box *piece, const tri_box *part)
+{
+  hsize_t start[TRI_MAX_AXES], count[TRI_MAX_AXES];
+  if (piece->n_axes == 0) return 0;
+  for (int a = 0; a < piece->n_axes; a++) {
+    start[a] = (hsize_t)(part->start[a] - piece->start[a]);
+    count[a] = (hsize_t)part->count[a];
+  }
+  return H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
+}
+
+// --- writing
+
+tri_status tri_shard_writer_create(const char *path, tri_shard_writer **out)
+{
+  tri_status status = TRI_OK;
+  tri_shard_writer *writer = NULL;
+  hid_t access = -1;
+  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, 1, &writer));
+  TRI_CHECK_GOTO(err_free, strlen(path) < sizeof writer->path, TRI_ERR_IO, "%s: path is too long",
+                 path);
+  memcpy(writer->path, path, strlen(path) + 1);
+  TRI_CALL_GOTO(err_free, tri_steady_file_create(path, &writer->file, &access));
+  writer->hdf5 = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  (void)H5Pclose(access);
+  TRI_CALL_HDF5_GOTO(err_close, TRI_ERR_IO, path, "cannot be made", writer->hdf5);
+  *out = writer;
+  return TRI_OK;
+
+err_close:
+  if (tri_steady_file_finish(path, &writer->file) != TRI_OK) status = TRI_ERR_IO;
+err_free:
+  tri_free(writer);
+  return status;
+}
+
+// A list of numbers as an attribute, for people and tools; we read the manifest.
+static herr_t add_numbers(hid_t dataset, const char *name, int n, const int64_t *numbers)
+{
+  if (n == 0) return 0;
+  const hsize_t count = (hsize_t)n;
+  const hid_t space = H5Screate_simple(1, &count, NULL);
+  const hid_t attribute = H5Acreate2(dataset, name, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
+  herr_t result = attribute < 0 ? -1 : H5Awrite(attribute, H5T_NATIVE_INT64, numbers);
+  if (attribute >= 0 && H5Aclose(attribute) < 0) result = -1;
+  if (space >= 0) (void)H5Sclose(space);
+  return result;
+}
+
+static herr_t add_text(hid_t dataset, const char *name, const char *text)
+{
+  const hid_t space = H5Screate(H5S_SCALAR);
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  herr_t result = H5Tset_size(type, strlen(text));
+  const hid_t attribute =
+      result < 0 ? -1 : H5Acreate2(dataset, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  result = attribute < 0 ? -1 : H5Awrite(attribute, type, text);
+  if (attribute >= 0 && H5Aclose(attribute) < 0) result = -1;
+  if (type >= 0) (void)H5Tclose(type);
+  if (space >= 0) (void)H5Sclose(space);
+  return result;
+}
+
+// A contiguous dataset without fill and without time stamps, so that equal states give equal files;
+// the parts of its name between slashes are groups.
+static hid_t make_dataset(hid_t file, const tri_ckpt_array *array, const tri_box *piece)
+{
+  hid_t dataset = -1;
+  const hid_t space = space_of(piece);
+  const hid_t creation = H5Pcreate(H5P_DATASET_CREATE);
+  const hid_t link = H5Pcreate(H5P_LINK_CREATE);
+  if (space >= 0 && H5Pset_layout(creation, H5D_CONTIGUOUS) >= 0 &&
+      H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0 &&
+      H5Pset_obj_track_times(creation, 0) >= 0 && H5Pset_create_intermediate_group(link, 1) >= 0)
+    dataset = H5Dcreate2(file, array->name, type_in_file(array->dtype), space, link, creation,
+                         H5P_DEFAULT);
+  if (link >= 0) (void)H5Pclose(link);
+  if (creation >= 0) (void)H5Pclose(creation);
+  if (space >= 0) (void)H5Sclose(space);
+  return dataset;
+}
+
+static herr_t describe(hid_t dataset, const tri_ckpt_array *array, const tri_box *piece)
+{
+  const int n = piece->n_axes;
+  if (add_text(dataset, "dtype", tri_dtype_name(array->dtype)) < 0) return -1;
+  if (add_numbers(dataset, "box_start", n, piece->start) < 0) return -1;
+  if (add_numbers(dataset, "box_count", n, piece->count) < 0) return -1;
+  return add_numbers(dataset, "global_shape", n, array->shape.extent);
+}
+
+static herr_t transfer(hid_t dataset, const tri_ckpt_array *array, const tri_box *piece,
+                       const tri_box *part, const void *from, void *to)
+{
+  herr_t result = -1;
+  const hid_t type = type_in_memory(array->dtype);
+  const hid_t memory = space_of(part);
+  const hid_t file = H5Dget_space(dataset);
+  if (memory >= 0 && file >= 0 && select_part(file, piece, part) >= 0)
+    result = to == NULL ? H5Dwrite(dataset, type, memory, file, H5P_DEFAULT, from)
+                        : H5Dread(dataset, type, memory, file, H5P_DEFAULT, to);
+  if (file >= 0) (void)H5Sclose(file);
+  if (memory >= 0) (void)H5Sclose(memory);
+  return result;
+}
+
+tri_status tri_shard_write(tri_shard_writer *writer, const tri_ckpt_state *state, int index,
+                           const tri_box *piece, void *staging)
+{
+  tri_status status = TRI_OK;
+  const tri_ckpt_array *array = &state->arrays[index];
+  const hid_t dataset = make_dataset(writer->hdf5, array, piece);
+  TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, writer->path, array->name, dataset);
+  TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, writer->path, array->name, describe(dataset, array, piece));
+  tri_slabs slabs;
+  tri_box slab;
+  tri_slabs_begin(&slabs, piece, tri_dtype_size(array->dtype), TRI_STAGING_BYTES);
+  while (tri_slabs_next(&slabs, &slab)) {
+    TRI_CALL_GOTO(done, state->fetch(state->user, index, &slab, staging));
+    TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, writer->path, array->name,
+                       transfer(dataset, array, piece, &slab, staging, NULL));
+    TRI_CALL_GOTO(done, tri_steady_file_check(writer->path, &writer->file));
+  }
+
+done:
+  if (dataset >= 0 && H5Dclose(dataset) < 0 && status == TRI_OK)
+    status =
+        tri_shard_error_set(TRI_ERR_IO, __func__, __FILE__, __LINE__, writer->path, array->name);
+  return status;
+}
+
+tri_status tri_shard_writer_close(tri_shard_writer **writer)
+{
+  if (*writer == NULL) return TRI_OK;
+  tri_shard_writer *w = *writer;
+  tri_status status = TRI_OK;
+  if (H5Fclose(w->hdf5) < 0)
+    status =
+        tri_shard_error_set(TRI_ERR_IO, __func__, __FILE__, __LINE__, w->path, "cannot be closed");
+  const tri_status finished = tri_steady_file_finish(w->path, &w->file);
+  TRI_FREE(writer);
+  return finished != TRI_OK ? finished : status;
+}
+
+// --- reading
+
+tri_status tri_shard_reader_open(const char *path, tri_shard_reader **out)
+{
+  tri_status status = TRI_OK;
+  tri_shard_reader *reader = NULL;
+  hid_t access = -1;
+  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, 1, &reader));
+  TRI_CHECK_GOTO(err_free, strlen(path) < sizeof reader->path, TRI_ERR_IO, "%s: path is too long",
+                 path);
+  memcpy(reader->path, path, strlen(path) + 1);
+  tri_shard_quiet();
+  TRI_CALL_HDF5_GOTO(err_free, TRI_ERR_IO, path, "no HDF5 access list",
+                     access = H5Pcreate(H5P_FILE_ACCESS));
+  TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, path, "no HDF5 access list",
+                     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
+  TRI_CALL_HDF5_GOTO(done, TRI_ERR_FORMAT, path, "is no HDF5 file that can be read",
+                     reader->hdf5 = H5Fopen(path, H5F_ACC_RDONLY, access));
+  *out = reader;
+
+done:
+  (void)H5Pclose(access);
+  if (status == TRI_OK) return TRI_OK;
+err_free:
+  tri_free(reader);
+  return status;
+}
+
+void tri_shard_reader_close(tri_shard_reader **reader)
+{
+  if (*reader == NULL) return;
+  (void)H5Fclose((*reader)->hdf5);
+  TRI_FREE(reader);
+}
+
+// Every link on the way to the dataset is a hard one: no other file is ever opened.
+static bool links_are_hard(hid_t file, const char *name)
+{
+  char part[sizeof((tri_ckpt_array *)NULL)->name];
+  for (size_t i = 1; i <= strlen(name); i++) {
+    if (name[i] != '/' && name[i] != '\0') continue;
+    memcpy(part, name, i);
+    part[i] = '\0';
+    H5L_info_t facts;
+    if (H5Lget_info(file, part, &facts, H5P_DEFAULT) < 0 || facts.type != H5L_TYPE_HARD)
+      return false;
+  }
+  return true;
+}
+
+// The dataset lies contiguous in this file, unfiltered, with this type and these extents.
+static bool is_as_promised(hid_t dataset, const tri_ckpt_array *array, const tri_box *piece)
+{
+  hsize_t extent[TRI_MAX_AXES] = {0};
+  const hid_t creation = H5Dget_create_plist(dataset);
+  const hid_t type = H5Dget_type(dataset);
+  const hid_t space = H5Dget_space(dataset);
+  bool good = creation >= 0 && type >= 0 && space >= 0 &&
+              H5Pget_layout(creation) == H5D_CONTIGUOUS && H5Pget_external_count(creation) == 0 &&
+              H5Pget_nfilters(creation) == 0 && H5Tequal(type, type_in_file(array->dtype)) > 0 &&
+              H5Sget_simple_extent_ndims(space) == piece->n_axes &&
+              H5Sget_simple_extent_dims(space, extent, NULL) == piece->n_axes;
+  for (int a = 0; good && a < piece->n_axes; a++)
+    good = extent[a] == (hsize_t)piece->count[a];
+  if (space >= 0) (void)H5Sclose(space);
+  if (type >= 0) (void)H5Tclose(type);
+  if (creation >= 0) (void)H5Pclose(creation);
+  return good;
+}
+
+tri_status tri_shard_read(tri_shard_reader *reader, const tri_ckpt_state *state, int index,
+                          const tri_box *piece, void *staging)
+{
+  tri_status status = TRI_OK;
+  const tri_ckpt_array *array = &state->arrays[index];
+  tri_box common, slab;
+  if (!tri_box_intersect(piece, &array->box, &common)) return TRI_OK;
+  TRI_CHECK(links_are_hard(reader->hdf5, array->name), TRI_ERR_FORMAT,
+            "%s: holds no dataset '%s', or only a link to one", reader->path, array->name);
+  const hid_t dataset = H5Dopen2(reader->hdf5, array->name, H5P_DEFAULT);
+  TRI_CALL_HDF5_GOTO(done, TRI_ERR_FORMAT, reader->path, array->name, dataset);
+  TRI_CHECK_GOTO(done, is_as_promised(dataset, array, piece), TRI_ERR_FORMAT,
+                 "%s: dataset '%s' has not the type, extents or layout that the manifest promises",
+                 reader->path, array->name);
+  tri_slabs slabs;
+  tri_slabs_begin(&slabs, &common, tri_dtype_size(array->dtype), TRI_STAGING_BYTES);
+  while (tri_slabs_next(&slabs, &slab)) {
+    TRI_CALL_HDF5_GOTO(done, TRI_ERR_FORMAT, reader->path, array->name,
+                       transfer(dataset, array, piece, &slab, NULL, staging));
+    TRI_CALL_GOTO(done, state->store(state->user, index, &slab, staging));
+  }
+
+done:
+  if (dataset >= 0) (void)H5Dclose(dataset);
+  return status;
+}

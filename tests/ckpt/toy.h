@@ -1,0 +1,178 @@
+// A state of invented arrays whose every element is a function of the array's name, its global
+// index and a version, held in any of several layouts.
+#pragma once
+
+#include "ckpt/pieces.h"
+#include "test.h"
+#include "trireme/base/memory.h"
+#include "trireme/base/random.h"
+#include "trireme/ckpt/ckpt.h"
+
+typedef enum toy_layout {
+  TOY_REPLICATED,
+  TOY_ROWS,       // cut unevenly along axis 0; rank 1 holds nothing
+  TOY_COLUMNS,    // cut along the last axis
+  TOY_BLOCKS,     // cut along the first and the last axis
+  TOY_ROW_GROUPS, // cut along axis 0 in half as many parts as ranks, each held by several ranks
+  TOY_PIPELINE,   // every array on one rank, the others do not know of it
+  TOY_LAYOUTS
+} toy_layout;
+
+typedef struct toy_kind {
+  const char *name;
+  tri_dtype dtype;
+  tri_shape shape;
+} toy_kind;
+
+static const toy_kind toy_kinds[] = {
+    {"big", TRI_DTYPE_F32, {2, {1300, 1000}}}, // two chunks of the digest
+    {"parameter/w.a", TRI_DTYPE_F32, {2, {257, 31}}},
+    {"parameter/wide", TRI_DTYPE_BF16, {2, {4, 1000}}},
+    {"parameter/deep", TRI_DTYPE_I32, {4, {3, 5, 7, 32}}},
+    {"empty", TRI_DTYPE_F32, {2, {0, 5}}},
+    {"one", TRI_DTYPE_F64, {1, {1}}},
+    {"scalar", TRI_DTYPE_F64, {0, {0}}},
+    {"bias", TRI_DTYPE_F32, {1, {33}}},
+    {"tokens", TRI_DTYPE_U16, {1, {70000}}},
+};
+enum { TOY_KINDS = sizeof toy_kinds / sizeof toy_kinds[0] };
+
+typedef struct toy {
+  tri_ckpt_array arrays[TOY_KINDS];
+  void *data[TOY_KINDS]; // packed boxes
+  tri_ckpt_state state;
+  int64_t fetched[TOY_KINDS]; // elements
+  int fail_fetch, fail_store; // array at which a call fails, -1 for none
+} toy;
+
+static tri_status toy_fetch(void *user, int index, const tri_box *part, void *host_out)
+{
+  toy *t = user;
+  const tri_ckpt_array *a = &t->arrays[index];
+  const size_t size = tri_dtype_size(a->dtype);
+  TRI_CHECK(index != t->fail_fetch, TRI_ERR_MEMORY, "toy: no memory to fetch %s", a->name);
+  EXPECT((size_t)tri_box_elements(part) * size <= TRI_STAGING_BYTES);
+  t->fetched[index] += tri_box_elements(part);
+  tri_box_copy(host_out, part, t->data[index], &a->box, part, size);
+  return TRI_OK;
+}
+
+static tri_status toy_store(void *user, int index, const tri_box *part, const void *host_in)
+{
+  toy *t = user;
+  const tri_ckpt_array *a = &t->arrays[index];
+  TRI_CHECK(index != t->fail_store, TRI_ERR_MEMORY, "toy: no memory to store %s", a->name);
+  tri_box_copy(t->data[index], &a->box, host_in, part, part, tri_dtype_size(a->dtype));
+  return TRI_OK;
+}
+
+static void toy_cut(tri_box *box, int axis, int64_t from, int64_t to, int64_t of)
+{
+  const int64_t extent = box->count[axis];
+  box->start[axis] += extent * from / of;
+  box->count[axis] = extent * to / of - extent * from / of;
+}
+
+// Whether this rank gives the array, and its box.
+static bool toy_place(toy_layout layout, int kind, int rank, int size, tri_ckpt_array *a)
+{
+  const int n = a->shape.n_axes;
+  a->box = tri_box_all(&a->shape);
+  a->replica = 0;
+  a->n_replicas = 1;
+  if (layout == TOY_PIPELINE) return kind % size == rank;
+  if (layout == TOY_REPLICATED || n == 0) {
+    a->replica = rank;
+    a->n_replicas = size;
+    return true;
+  }
+  const int parts = (size + 1) / 2;
+  const int weight = size * (size + 1) / 2 - (size > 1 ? 2 : 0); // rank r has r + 1, rank 1 has 0
+  const int before = rank * (rank + 1) / 2 - (rank > 1 ? 2 : 0);
+  switch (layout) {
+  case TOY_ROWS: toy_cut(&a->box, 0, before, before + (rank == 1 ? 0 : rank + 1), weight); break;
+  case TOY_COLUMNS: toy_cut(&a->box, n - 1, rank, rank + 1, size); break;
+  case TOY_BLOCKS:
+    if (n == 1 || size % 2 != 0) {
+      toy_cut(&a->box, 0, rank, rank + 1, size);
+    } else {
+      toy_cut(&a->box, 0, rank % 2, rank % 2 + 1, 2);
+      toy_cut(&a->box, n - 1, rank / 2, rank / 2 + 1, size / 2);
+    }
+    break;
+  default:
+    toy_cut(&a->box, 0, rank % parts, rank % parts + 1, parts);
+    a->replica = rank / parts;
+    a->n_replicas = (size - rank % parts + parts - 1) / parts;
+  }
+  return true;
+}
+
+// Fills array `index`, or counts the elements that are not as filled.
+static int64_t toy_walk(toy *t, int index, uint64_t version, bool fill)
+{
+  const tri_ckpt_array *a = &t->arrays[index];
+  const size_t size = tri_dtype_size(a->dtype);
+  const toy_kind *kind = toy_kinds;
+  while (strcmp(kind->name, a->name) != 0)
+    kind++;
+  int64_t wrong = 0;
+  const uint64_t key = tri_random_key(version, kind->name);
+  const int64_t n = tri_box_elements(&a->box);
+  for (int64_t e = 0; e < n; e++) {
+    int64_t rest = e, element = 0, position[TRI_MAX_AXES];
+    for (int axis = a->box.n_axes - 1; axis >= 0; axis--) {
+      position[axis] = a->box.start[axis] + rest % a->box.count[axis];
+      rest /= a->box.count[axis];
+    }
+    for (int axis = 0; axis < a->box.n_axes; axis++)
+      element = element * a->shape.extent[axis] + position[axis];
+    const uint64_t bits = (key ^ (uint64_t)element) * 0x9e3779b97f4a7c15u >> 3;
+    char *at = (char *)t->data[index] + (size_t)e * size;
+    if (fill)
+      memcpy(at, &bits, size);
+    else
+      wrong += memcmp(at, &bits, size) != 0;
+  }
+  return wrong;
+}
+
+static void toy_make(toy *t, toy_layout layout, int rank, int size)
+{
+  *t = (toy){.fail_fetch = -1, .fail_store = -1};
+  int n = 0;
+  for (int i = 0; i < TOY_KINDS; i++) {
+    const int kind = rank % 2 == 0 ? i : TOY_KINDS - 1 - i; // not in the same order everywhere
+    tri_ckpt_array a = {.dtype = toy_kinds[kind].dtype, .shape = toy_kinds[kind].shape};
+    snprintf(a.name, sizeof a.name, "%s", toy_kinds[kind].name);
+    if (!toy_place(layout, kind, rank, size, &a)) continue;
+    t->arrays[n] = a;
+    const size_t bytes = (size_t)tri_box_elements(&a.box) * tri_dtype_size(a.dtype);
+    t->data[n] = tri_calloc(TRI_MODULE_TEST, bytes + 1, 1);
+    memset(t->data[n], 0xa5, bytes + 1);
+    n++;
+  }
+  t->state = (tri_ckpt_state){
+      .arrays = t->arrays, .n_arrays = n, .fetch = toy_fetch, .store = toy_store, .user = t};
+}
+
+static void toy_fill(toy *t, uint64_t version)
+{
+  for (int i = 0; i < t->state.n_arrays; i++)
+    (void)toy_walk(t, i, version, true);
+}
+
+// Elements that are not what toy_fill(version) puts there.
+__attribute__((unused)) static int64_t toy_wrong(toy *t, uint64_t version)
+{
+  int64_t wrong = 0;
+  for (int i = 0; i < t->state.n_arrays; i++)
+    wrong += toy_walk(t, i, version, false);
+  return wrong;
+}
+
+static void toy_free(toy *t)
+{
+  for (int i = 0; i < t->state.n_arrays; i++)
+    tri_free(t->data[i]);
+}
