@@ -30,43 +30,50 @@ enum { TRI_TAG_END = 1 << 20, TRI_TAG_GATHER = TRI_TAG_END };
 tri_status tri_comm_mpi_error(int code, const char *call, const char *function, const char *file,
                               int line);
 
-// What a rank last told the others on the side channel.
-typedef enum tri_note_kind {
-  TRI_NOTE_NONE,
-  TRI_NOTE_WAITS, // it waited beyond the limit in this operation, or heard that another did
-  TRI_NOTE_ENDS   // it ends with this status
-} tri_note_kind;
-
-typedef struct tri_note {
-  int32_t kind;
-  int32_t status;
-  uint64_t comm_id;
+// What a rank that waited too long, or heard that another did, tells the others on the side
+// channel.
+typedef struct tri_wait_note {
+  uint64_t comm_id; // 0: said nothing
   int64_t number;
   char comm_name[TRI_COMM_NAME_BYTES];
   char what[TRI_WHAT_BYTES];
+} tri_wait_note;
+
+// A message of the side channel: where a rank waits (wait.comm_id != 0), or what it ends with.
+typedef struct tri_note {
+  tri_wait_note wait;
+  int32_t status;
+  char text[TRI_TEXT_BYTES]; // of the error it ends with
 } tri_note;
 
-typedef struct tri_note_message {
-  tri_note note;
-  char text[TRI_TEXT_BYTES]; // of TRI_NOTE_ENDS: the error
-} tri_note_message;
+enum { TRI_NOT_ENDED = -1 };
+
+// How a rank comes to the end of the program.
+typedef struct tri_end {
+  int32_t status;
+  int32_t broken; // it left an operation unfinished
+} tri_end;
 
 // The side channel: a communicator of the whole job on which nothing is sent as long as all is
 // well. One for the job, so that a rank that waits in another communicator is heard too. Ranks here
-// are ranks of the job.
+// are ranks of the job. A rank in trouble writes to every other: size^2 short messages, once.
 typedef struct tri_side {
   MPI_Comm mpi;
   int rank, size;
   char (*hosts)[TRI_HOST_BYTES];
-  tri_note *notes;        // (size) the last of each rank
-  tri_note_message waits; // what this rank sent: kept, since the sends may be under way for ever
-  tri_note_message ends;
-  MPI_Request *sends;        // (2, size)
-  bool told_waits, told_end; // each is told once
-  bool broken;               // an operation failed: no other is begun
-  int culprit;               // the first rank heard to end with an error of its own, -1
+  tri_wait_note *waits; // (size) heard from each rank, as the next
+  int32_t *ends;        // the error of its own that it ended with, TRI_NOT_ENDED before
+  int n_waits;          // heard
+  int culprit;          // the lowest rank heard to end with an error, -1
   char culprit_text[TRI_TEXT_BYTES];
-  double alarm_time; // when the first bad news came, 0: none
+  double culprit_seconds; // when that was heard first
+  // What this rank told: kept, since the sends may be under way for ever.
+  bool told_wait, told_end;
+  tri_note wait_note, end_note;
+  MPI_Request *sends; // (2, size)
+  tri_end own_end;
+  tri_end *all_ends; // (size)
+  bool broken;       // an operation failed: no other is begun
 } tri_side;
 
 // Small values under way. Not on the stack: after a failed wait MPI may still write to them.
@@ -128,13 +135,24 @@ TRI_MUST_CHECK tri_status tri_comm_test_all(const tri_operation *operation, int 
 TRI_MUST_CHECK tri_status tri_comm_wait_all(tri_comm *comm, const tri_operation *operation, int n,
                                             MPI_Request *requests, MPI_Status *statuses);
 
+// Calls back the messages of open groups that MPI has not begun to move: after a failure their
+// buffers may be released.
+void tri_comm_cancel_groups(tri_comm *comm);
+
 // One pause of a wait loop that has lasted `waited` seconds: nothing, a yield, or a short sleep.
 void tri_comm_rest(double waited);
+
+// Takes in what has arrived on the side channel; never waits.
+void tri_side_listen(tri_side *side);
+
+// Tells all other ranks, once, where this one waits; or the error of its own that it ends with.
+void tri_side_tell_wait(const tri_comm *comm, const tri_operation *operation);
+void tri_side_tell_end(tri_side *side, tri_status status);
 
 // A wait of `waited` seconds looks at the side channel. TRI_ERR_TIMEOUT when it is beyond the limit
 // here or elsewhere, after the ranks compared notes; TRI_ERR_PEER when another rank ended with an
 // error.
-TRI_MUST_CHECK tri_status tri_side_watch(tri_comm *comm, const tri_operation *operation,
+TRI_MUST_CHECK tri_status tri_comm_watch(const tri_comm *comm, const tri_operation *operation,
                                          double waited);
 
 // Collective on MPI_COMM_WORLD. *out owned: tri_side_destroy.

@@ -129,3 +129,12 @@ tri_status tri_comm_request_wait(tri_request **request)
   TRI_CALL(close_group(request));
   return TRI_OK;
 }
+
+void tri_comm_cancel_groups(tri_comm *comm)
+{
+  for (int g = 0; g < comm->n_requests; g++) {
+    tri_request *group = &comm->requests[g];
+    for (int i = 0; group->open && i < group->n_receives; i++)
+      if (group->requests[i] != MPI_REQUEST_NULL) (void)MPI_Cancel(&group->requests[i]);
+  }
+}

@@ -3,6 +3,8 @@ libtrireme_a_SOURCES += \
   src/comm/comm.c \
   src/comm/comm_private.h \
   src/comm/exchange.c \
+  src/comm/farewell.c \
   src/comm/mpi.c \
+  src/comm/report.c \
   src/comm/side.c \
   src/comm/wait.c

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "comm/comm_private.h"
+#include "trireme/telemetry/clock.h"
 
 static const double SPIN_SECONDS = 20e-6, YIELD_SECONDS = 2e-3, DOZE_SECONDS = 0.1;
 static const double WATCH_SECONDS = 10e-3; // from then on, and this often, the side channel is read
@@ -55,23 +56,24 @@ tri_status tri_comm_test_all(const tri_operation *operation, int n, MPI_Request 
 tri_status tri_comm_wait_all(tri_comm *comm, const tri_operation *operation, int n,
                              MPI_Request *requests, MPI_Status *statuses)
 {
-  const double start = MPI_Wtime();
+  const double start = tri_clock_seconds();
   double waited = 0, next_watch = WATCH_SECONDS;
   tri_status status;
   int done = 0;
   for (;;) {
     status = tri_comm_test_all(operation, n, requests, statuses, &done);
-    waited = MPI_Wtime() - start;
+    waited = tri_clock_seconds() - start;
     if (status != TRI_OK || done) break;
     tri_comm_rest(waited);
     if (waited < next_watch) continue;
     next_watch = waited + WATCH_SECONDS;
-    status = tri_side_watch(comm, operation, waited);
+    status = tri_comm_watch(comm, operation, waited);
     if (status != TRI_OK) break;
   }
   comm->wait_seconds += waited;
   if (status != TRI_OK) {
     comm->side->broken = true;
+    tri_comm_cancel_groups(comm);
     tri_error_trace(__func__, __FILE__, __LINE__);
   }
   return status;

@@ -1,3 +1,5 @@
 check_PROGRAMS += \
   tests/comm/collectives_test \
   tests/comm/exchange_test
+dist_check_SCRIPTS += \
+  tests/comm/timeout.sh

@@ -1,1 +1,7 @@
-check_PROGRAMS +=
+check_PROGRAMS += \
+  tests/runtime/runtime_test \
+  tests/runtime/signals_test
+EXTRA_PROGRAMS += \
+  tests/runtime/trouble
+dist_check_SCRIPTS += \
+  tests/runtime/ends.sh

@@ -8,7 +8,7 @@
 //
 // Buffers are host pointers; a device's buffers go through its own transport later. Data are bytes:
 // this floor knows no shapes, and nothing here adds numbers, so that the order of sums is decided
-// above. Calls of one communicator come from one thread.
+// above. Calls of one communicator come from one thread. Ranks in messages are ranks of the job.
 #pragma once
 
 #include <stdbool.h>
@@ -30,8 +30,22 @@ TRI_MUST_CHECK tri_status tri_comm_create_world(double limit_seconds, tri_comm *
 TRI_MUST_CHECK tri_status tri_comm_split(tri_comm *comm, const char *name, int color, int key,
                                          tri_comm **out);
 
-// Collective. NULL-safe. MPI itself is ended by tri_comm_finish.
+// Collective. NULL-safe. The world goes last, the others build on it. MPI itself is ended by
+// tri_comm_finish.
 void tri_comm_destroy(tri_comm **comm);
+
+// The last meeting of the ranks of the job, on a channel of its own that works after any failure:
+// tells all what this rank ends with, and learns what the others end with. Collective on the job,
+// once.
+//   status    of this rank; an error's text goes to all, so that a rank that waits for this one
+//             stops (TRI_ERR_PEER)
+//   statuses  (size) of each rank, -1 where it did not come
+//   orderly   whether all came and no operation is unfinished: then MPI can be ended, else only
+//             aborted
+// A rank without an error waits for the others within the limit, then returns TRI_ERR_TIMEOUT or
+// TRI_ERR_PEER; one with an error waits a few seconds and returns it.
+TRI_MUST_CHECK tri_status tri_comm_farewell(tri_comm *world, tri_status status, int *statuses,
+                                            bool *orderly);
 
 // Ends MPI. Collective on the job; no-op when MPI never started.
 void tri_comm_finish(void);
@@ -49,7 +63,8 @@ const char *tri_comm_library(void);
 
 void tri_comm_set_limit(tri_comm *comm, double limit_seconds);
 
-// Number of collectives begun so far on this communicator, and bytes this rank has sent in them.
+// Number of collectives and groups begun so far on this communicator, and bytes this rank has sent
+// in them, counted as if each receiver got its bytes straight from their owner.
 int64_t tri_comm_operations(const tri_comm *comm);
 int64_t tri_comm_bytes_sent(const tri_comm *comm);
 // Seconds this rank has spent waiting inside calls of this communicator (exposed communication).
@@ -65,7 +80,7 @@ TRI_MUST_CHECK tri_status tri_comm_barrier(tri_comm *comm, const char *what);
 TRI_MUST_CHECK tri_status tri_comm_broadcast(tri_comm *comm, const char *what, void *data,
                                              size_t size_bytes, int root);
 
-// out (size, size_bytes): every rank's block in rank order, equal sizes.
+// out (size, size_bytes): every rank's block in rank order, equal sizes; does not overlap block.
 TRI_MUST_CHECK tri_status tri_comm_all_gather(tri_comm *comm, const char *what, const void *block,
                                               size_t size_bytes, void *out);
 

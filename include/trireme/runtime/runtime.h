@@ -22,10 +22,12 @@ typedef struct tri_binding {
 // tri_runtime_finish.
 TRI_MUST_CHECK tri_status tri_runtime_start(double limit_seconds, tri_runtime **out);
 
-// Ends everything in order. Collective. `status` is what this rank ends with: when it is not TRI_OK
-// and not TRI_ERR_INTERRUPTED after an agreed stop, the error is printed (rank, host, message,
-// trace in debug) and the job is aborted with its exit code if other ranks may still be running.
-// Returns the exit code.
+// Ends everything in order. Collective. `status` is what this rank ends with. An error is printed
+// once, by the rank where it began (rank, host, message; its trace in debug builds or when
+// TRIREME_DEBUG is in the environment); of ranks that miss another one, the lowest speaks. When all
+// ranks come here and nothing is unfinished, MPI is ended; else the job is aborted. Either way the
+// exit code, on all ranks, is that of the lowest rank with an error of its own. Returns the exit
+// code, or does not return. With *runtime NULL (start failed) it prints the error and aborts.
 int tri_runtime_finish(tri_runtime **runtime, tri_status status);
 
 tri_comm *tri_runtime_world(tri_runtime *runtime);

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "trireme/runtime/runtime.h"
+
+struct tri_runtime {
+  tri_comm *world; // owned
+  tri_binding binding;
+  int *statuses; // (size) for the end: it must not fail for want of memory
+  int n_sharing; // ranks of this host with the same processing units, this one included
+};
+
+// Local.
+TRI_MUST_CHECK tri_status tri_binding_read(tri_binding *out);
+
+// What the job ends with, from what its ranks end with (-1: not known): an error of some rank's own
+// before a missing rank, that before an interruption; of equals the one of the lowest rank. *rank
+// is that rank; -1 with TRI_OK.
+tri_status tri_runtime_verdict(const int *statuses, int size, int *rank);
