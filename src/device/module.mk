@@ -8,6 +8,8 @@ libtrireme_a_SOURCES += \
   src/device/cpu/cross_entropy.c \
   src/device/cpu/elementwise.c \
   src/device/cpu/embedding.c \
+  src/device/cpu/gemm.c \
+  src/device/cpu/gemm_linear.c \
   src/device/cpu/isa.c \
   src/device/cpu/layernorm.c \
   src/device/cpu/linear.c \
@@ -26,6 +28,8 @@ tri_vector_sources = \
   src/device/cpu/vector/cross_entropy.c \
   src/device/cpu/vector/elementwise.c \
   src/device/cpu/vector/embedding.c \
+  src/device/cpu/vector/gelu.h \
+  src/device/cpu/vector/gemm_kernels.c \
   src/device/cpu/vector/layernorm.c
 
 noinst_LIBRARIES += libtrireme_vector_baseline.a

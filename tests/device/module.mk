@@ -13,3 +13,7 @@ EXTRA_DIST += \
 check_PROGRAMS += \
   tests/device/reference_threads_test
 tests_device_reference_threads_test_SOURCES = tests/device/reference_threads_test.c $(KERNEL_CASES)
+
+check_PROGRAMS += \
+  tests/device/linear_test
+tests_device_linear_test_SOURCES = tests/device/linear_test.c $(KERNEL_CASES)

@@ -14,6 +14,7 @@ static tri_cpu_device *cpu_of(tri_device *device)
 
 static void cpu_close(tri_device *device)
 {
+  tri_cpu_linear_destroy(&cpu_of(device)->linear);
   tri_free(device);
 }
 
@@ -180,6 +181,7 @@ static void describe(tri_cpu_device *cpu, bool tuned)
 tri_status tri_cpu_open(const tri_device_options *options, tri_device **out)
 {
   tri_cpu_isa isa = TRI_CPU_BASELINE;
+  tri_status status = TRI_OK;
   bool tuned = false;
   size_t total_bytes = 0, free_bytes = 0;
   TRI_CALL(choose_isa(options->isa, &isa));
@@ -197,7 +199,15 @@ tri_status tri_cpu_open(const tri_device_options *options, tri_device **out)
   omp_set_num_threads(cpu->n_threads);
   describe(cpu, tuned);
   tri_cpu_reference_kernels(&cpu->base.kernels);
-  if (tuned) tri_cpu_vector_kernels(&cpu->base.kernels, isa);
+  if (tuned) {
+    tri_cpu_vector_kernels(&cpu->base.kernels, isa);
+    TRI_CALL_GOTO(undo_cpu,
+                  tri_cpu_linear_create(&cpu->base.kernels, isa, cpu->n_threads, &cpu->linear));
+  }
   *out = &cpu->base;
   return TRI_OK;
+
+undo_cpu:
+  TRI_FREE(&cpu);
+  return status;
 }

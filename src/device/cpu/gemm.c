@@ -1,0 +1,198 @@
+#include "device/cpu/gemm.h"
+
+#include <string.h>
+
+// Blocks of C whose packed rows of A and columns of B are held at a time: with K blocks of 256
+// both lie in the last-level cache, and packing is a thousandth of the work.
+enum { MACRO_ROWS = 3072, MACRO_COLUMNS = 3072 };
+// Columns of C that one thread takes at a time.
+enum { TASK_COLUMNS = 256 };
+
+static int64_t min64(int64_t a, int64_t b)
+{
+  return a < b ? a : b;
+}
+
+static int64_t ceil_div(int64_t n, int64_t size)
+{
+  return (n + size - 1) / size;
+}
+
+// The size of equal parts of n, each at most `limit` and a multiple of `unit`.
+static int64_t part_size(int64_t n, int64_t limit, int64_t unit)
+{
+  const int64_t part = ceil_div(n, ceil_div(n, limit));
+  return ceil_div(part, unit) * unit;
+}
+
+// How a product is cut, and where its packed parts lie.
+typedef struct plan {
+  const tri_gemm_kernels *kernels;
+  const tri_gemm *gemm;
+  int64_t macro_rows, macro_columns, k_block, task_rows, task_columns;
+  size_t a_floats, b_floats, c_floats, bias_floats;
+  float *a, *b;      // packed
+  float *c;          // sums of one macro block where C itself is not f32
+  const float *bias; // N floats, zeros where there is none
+  int64_t bias_step; // 1, or 0: the same zeros for all columns
+} plan;
+
+// Room for what vectors read beyond the end of the last panel.
+static size_t padded(int64_t floats)
+{
+  return (size_t)ceil_div(floats, 16) * 16 + 64;
+}
+
+static plan make_plan(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
+{
+  plan p = {.kernels = kernels, .gemm = gemm};
+  p.macro_rows = part_size(gemm->M, MACRO_ROWS, kernels->panel_rows);
+  p.macro_columns = part_size(gemm->N, MACRO_COLUMNS, kernels->panel_columns);
+  p.k_block = part_size(gemm->K, kernels->k_block, 8);
+  p.task_rows = part_size(p.macro_rows, kernels->m_block, kernels->panel_rows);
+  p.task_columns = part_size(p.macro_columns, TASK_COLUMNS, kernels->panel_columns);
+  p.a_floats = padded(p.macro_rows * p.k_block);
+  p.b_floats = padded(p.macro_columns * p.k_block);
+  p.c_floats = gemm->c_dtype == TRI_DTYPE_F32 ? 0 : padded(p.macro_rows * p.macro_columns);
+  p.bias_floats = padded(gemm->bias == NULL ? p.macro_columns : gemm->N);
+  return p;
+}
+
+size_t tri_gemm_scratch_floats(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
+{
+  const plan p = make_plan(kernels, gemm);
+  return p.a_floats + p.b_floats + p.c_floats + p.bias_floats;
+}
+
+static void place(plan *p, float *scratch)
+{
+  const tri_gemm *gemm = p->gemm;
+  p->a = scratch;
+  p->b = p->a + p->a_floats;
+  p->c = p->b + p->b_floats;
+  float *bias = p->c + p->c_floats;
+  p->bias = bias;
+  p->bias_step = gemm->bias == NULL ? 0 : 1;
+  if (gemm->bias == NULL) {
+    memset(bias, 0, p->bias_floats * sizeof *bias);
+  } else if (gemm->c_dtype == TRI_DTYPE_F32) {
+    p->bias = gemm->bias;
+  } else {
+    for (int64_t j = 0; j < gemm->N; j++)
+      bias[j] = tri_bf16_to_float(((const tri_bf16 *)gemm->bias)[j]);
+  }
+}
+
+// One block of C, one block of the summed dimension.
+typedef struct block {
+  int64_t i, j, k;                   // where it begins
+  int64_t n_rows, n_columns, length; // how far it goes
+} block;
+
+static tri_gemm_operand moved(tri_gemm_operand operand, int64_t i, int64_t j)
+{
+  const size_t offset = (size_t)(i * operand.row + j * operand.column);
+  operand.at = (const char *)operand.at + offset * tri_dtype_size(operand.dtype);
+  return operand;
+}
+
+static void pack_panel_a(const plan *p, const block *at, int64_t panel)
+{
+  const tri_gemm *gemm = p->gemm;
+  const int64_t first = panel * p->kernels->panel_rows;
+  const int64_t i = at->i + first;
+  const int64_t width = min64(p->kernels->panel_rows, at->n_rows - first);
+  const int64_t left = gemm->a.column == 1 ? gemm->K - at->k : gemm->M - i;
+  float *packed = p->a + first * at->length;
+  p->kernels->pack_a(packed, moved(gemm->a, i, at->k), width, at->length, left);
+  if (gemm->a_sums != NULL && at->j == 0)
+    p->kernels->sum_a(gemm->a_sums + i, packed, width, at->length);
+}
+
+// B is packed as its transpose: the panel's width runs along its columns.
+static void pack_panel_b(const plan *p, const block *at, int64_t panel)
+{
+  const tri_gemm *gemm = p->gemm;
+  const int64_t first = panel * p->kernels->panel_columns;
+  const int64_t j = at->j + first;
+  const int64_t width = min64(p->kernels->panel_columns, at->n_columns - first);
+  const int64_t left = gemm->b.column == 1 ? gemm->N - j : gemm->K - at->k;
+  tri_gemm_operand b = moved(gemm->b, at->k, j);
+  const int64_t row = b.row;
+  b.row = b.column;
+  b.column = row;
+  p->kernels->pack_b(p->b + first * at->length, b, width, at->length, left);
+}
+
+static void finish_task(const plan *p, const block *at, const float *c, int64_t ldc, int64_t i,
+                        int64_t j, int64_t m, int64_t n)
+{
+  const tri_gemm *gemm = p->gemm;
+  const size_t size = tri_dtype_size(gemm->c_dtype);
+  for (int64_t r = 0; r < m; r++) {
+    const size_t offset = (size_t)((at->i + i + r) * gemm->N + at->j + j) * size;
+    p->kernels->finish(
+        (char *)gemm->c + offset, gemm->gelu == NULL ? NULL : (char *)gemm->gelu + offset,
+        c + r * ldc, gemm->pre == NULL ? NULL : (const char *)gemm->pre + offset, n, gemm->c_dtype);
+  }
+}
+
+static void run_task(const plan *p, const block *at, int64_t task)
+{
+  const tri_gemm *gemm = p->gemm;
+  const bool is_f32 = gemm->c_dtype == TRI_DTYPE_F32;
+  const int64_t n_across = ceil_div(at->n_columns, p->task_columns);
+  const int64_t i = task / n_across * p->task_rows, j = task % n_across * p->task_columns;
+  const int64_t m = min64(p->task_rows, at->n_rows - i);
+  const int64_t n = min64(p->task_columns, at->n_columns - j);
+
+  const int64_t ldc = is_f32 ? gemm->N : p->macro_columns;
+  float *c = is_f32 ? (float *)gemm->c + (at->i + i) * ldc + at->j + j : p->c + i * ldc + j;
+  const bool from_c = at->k > 0 || gemm->add;
+  const float *init = from_c ? c : p->bias + (at->j + j) * p->bias_step;
+  p->kernels->multiply(c, ldc, p->a + i * at->length, p->b + j * at->length, m, n, at->length, init,
+                       from_c ? ldc : 0);
+
+  const bool is_last = at->k + at->length == gemm->K;
+  if (is_last && (!is_f32 || gemm->gelu != NULL || gemm->pre != NULL))
+    finish_task(p, at, c, ldc, i, j, m, n);
+}
+
+// All threads: pack, meet, multiply, meet.
+static void run_block(const plan *p, const block *at)
+{
+  const int64_t n_a = ceil_div(at->n_rows, p->kernels->panel_rows);
+  const int64_t n_b = ceil_div(at->n_columns, p->kernels->panel_columns);
+#pragma omp for schedule(static)
+  for (int64_t panel = 0; panel < n_a + n_b; panel++) {
+    if (panel < n_a) {
+      pack_panel_a(p, at, panel);
+    } else {
+      pack_panel_b(p, at, panel - n_a);
+    }
+  }
+  const int64_t n_tasks =
+      ceil_div(at->n_rows, p->task_rows) * ceil_div(at->n_columns, p->task_columns);
+#pragma omp for schedule(dynamic)
+  for (int64_t task = 0; task < n_tasks; task++)
+    run_task(p, at, task);
+}
+
+void tri_gemm_run(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_threads,
+                  float *scratch)
+{
+  plan p = make_plan(kernels, gemm);
+  place(&p, scratch);
+#pragma omp parallel num_threads(n_threads)
+  for (int64_t j = 0; j < gemm->N; j += p.macro_columns)
+    for (int64_t i = 0; i < gemm->M; i += p.macro_rows)
+      for (int64_t k = 0; k < gemm->K; k += p.k_block) {
+        const block at = {i,
+                          j,
+                          k,
+                          min64(p.macro_rows, gemm->M - i),
+                          min64(p.macro_columns, gemm->N - j),
+                          min64(p.k_block, gemm->K - k)};
+        run_block(&p, &at);
+      }
+}
