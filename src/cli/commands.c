@@ -3,6 +3,20 @@
 #include <stddef.h>
 
 static const tri_cli_command commands[] = {
+    {"run", "JOB.yaml [key.path=value …]", "do what a job file says, on all ranks",
+     "Reads the job file, replaces values by those behind it, checks them all, and\n"
+     "runs. On many ranks: mpirun -n N trireme run JOB.yaml. The run folder (run.dir)\n"
+     "gets the resolved job.yaml, metrics.jsonl, run.log, checkpoints and loss.svg.\n"
+     "SIGTERM, SIGINT and SIGUSR1 save the state at the end of the step and end the\n"
+     "run with exit code 75; the same command goes on from there. The last line is\n"
+     "the digest of the state, the same on any number of ranks.\n"
+     "`trireme help job` lists the keys.\n",
+     tri_cli_run},
+    {"info", "", "print libraries, device, ranks and their binding",
+     "Prints version and libraries, then what each rank has: host, processing units,\n"
+     "threads, and the device with its kernels and memory. Under mpirun, for all\n"
+     "ranks of the job.\n",
+     tri_cli_info},
     {"help", "[COMMAND | job]", "explain a command, or every key of the job file",
      "With the name of a command, explains its arguments and options. With `job`,\n"
      "lists every key of the job file with its type, default, range and meaning.\n",

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "trireme/base/status.h"
+#include "trireme/runtime/runtime.h"
 
 typedef struct tri_cli_command {
   const char *name;
@@ -32,6 +33,10 @@ TRI_MUST_CHECK tri_status tri_cli_generate(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_info(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_report(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_help(int argc, char **argv);
+
+// Ends the runtime (NULL: it did not start) after what could not be done is said, and gives the
+// exit code as a status. Collective.
+TRI_MUST_CHECK tri_status tri_cli_finish(tri_runtime **runtime, tri_status status);
 
 // Prints what `trireme help COMMAND` prints.
 void tri_cli_print_help(const tri_cli_command *command);

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "config.h"
 #include "trireme/base/words.h"
+#include "trireme/comm/comm.h"
 #include "trireme/job/job.h"
 
 enum { MAX_COMMANDS = 32 };
@@ -117,6 +118,7 @@ void tri_cli_print_version(void)
   print_library("compiler", __VERSION__);
   print_library("options", TRI_BUILD_OPTIONS);
 
+  print_library("MPI", tri_comm_library());
   unsigned major = 0, minor = 0, release = 0;
   const char *hdf5 = H5get_libversion(&major, &minor, &release) < 0 ? "unknown" : text;
   snprintf(text, sizeof text, "%u.%u.%u", major, minor, release);

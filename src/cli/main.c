@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "trireme/base/memory.h"
 
 static bool is_help(const char *word)
 {
@@ -45,5 +46,6 @@ int main(int argc, char **argv)
     status = TRI_ERROR(TRI_ERR_IO, "standard output cannot be written");
   if (status != TRI_OK && tri_error_message()[0] != '\0')
     fprintf(stderr, "trireme: %s: %s\n", tri_status_name(status), tri_error_message());
+  TRI_ASSERT(status != TRI_OK || tri_memory_check_balance() == TRI_OK);
   return (int)status;
 }

@@ -1,6 +1,9 @@
 trireme_SOURCES = \
   src/cli/commands.c \
+  src/cli/finish.c \
   src/cli/help.c \
+  src/cli/info.c \
   src/cli/main.c \
   src/cli/options.c \
-  src/cli/report.c
+  src/cli/report.c \
+  src/cli/run.c

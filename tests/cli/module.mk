@@ -1,1 +1,4 @@
-check_PROGRAMS +=
+dist_check_SCRIPTS += \
+  tests/cli/help_test.sh \
+  tests/cli/info_test.sh \
+  tests/cli/job_errors_test.sh

@@ -303,6 +303,9 @@ TEST(overrides_win)
   EXPECT(job->data.text_count == 2 && strcmp(job->data.text[1], "b,c") == 0);
   EXPECT(strcmp(job->run.dir, "runs/x") == 0 && strcmp(job->cpu.isa, "avx2") == 0);
   tri_job_free(&job);
+  job = load_good("train.min_lr=0"); // given, so not derived
+  EXPECT(job->train.min_lr == 0.0f);
+  tri_job_free(&job);
   EXPECT_OVERRIDE_REFUSED("train.lr wants a number in (0, 1000], found 'abc'", "train.lr=abc");
   EXPECT_OVERRIDE_REFUSED("train.lr wants a number in (0, 1000], found ''", "train.lr=");
   EXPECT_OVERRIDE_REFUSED("the value is a comment", "name=#1");
