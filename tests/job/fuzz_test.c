@@ -148,7 +148,8 @@ TEST(mutated_files_are_read_or_refused)
       break;
     }
   }
-  EXPECT_NEAR((double)bytes_in_use(), (double)in_use, 1024);
+  // Its caches still move a little; one event leaked in a hundred rounds is 20 KiB.
+  EXPECT_NEAR((double)bytes_in_use(), (double)in_use, 8192);
   free(text);
   // Both kinds must come, or the mutations are too weak or too strong to mean anything.
   EXPECT(n_accepted > N_ROUNDS / 50 && n_accepted < N_ROUNDS / 2);
