@@ -155,24 +155,20 @@ static void attention_begin(kernel_run *run, const kernel_comparison *comparison
                    tri_dtype_name(dtype), (double)p);
 }
 
-// dq sums dS over a row, whose probabilities sum to 1; dk and dv over a column, which may hold as
-// much as the harmonic number of T when all scores are alike, and T when they are far apart.
-static double column_sum(attention_shape s)
-{
-  return s.amplitude > 1.0 ? (double)s.T : 4.0 * (1.0 + log((double)s.T + 1.0));
-}
-
+// The backward call is given lse, so a probability has the errors of one score and of exp. Of the
+// sums over a row or a column of the (T, T) matrix, the roundings have either sign, so they add up
+// like the root of the sum of P^2: below 2.5 in a column of equal or nearly equal scores (P_i =
+// 3 / i at most), below sqrt(T) in any.
 static double slope_error(attention_shape s, tri_dtype dtype, const tri_dropout *dropout)
 {
-  const double d = s.D == 0 ? 1.0 : (double)s.D, a = s.amplitude;
-  const double dprobability = 2.0 * kernel_keep_scale(dropout) * sqrt(d) * a; // |M dP - delta|
-  const double dprobability_error =
-      kernel_keep_scale(dropout) * 2 * kernel_sum_error(s.D, a) + kernel_factor_error(dtype) * a;
-  // dS = P (M dP - delta) / sqrt(D), times q or k; dv has P M alone, times dout.
-  const double score =
-      (probability_error(s, dtype) * dprobability + dprobability_error) / sqrt(d) * a;
-  return column_sum(s) * (score + probability_error(s, dtype) * kernel_keep_scale(dropout)) +
-         kernel_sum_error(s.T, a) / sqrt((double)s.T + 1.0);
+  const double d = s.D == 0 ? 1.0 : (double)s.D, a = s.amplitude, T = (double)s.T;
+  const double scale = kernel_keep_scale(dropout);
+  const double p_error = score_error(s) + 16 * 0x1p-24 + kernel_factor_error(dtype);
+  // dS = P (M dP - delta) / sqrt(D): |dP| is of size sqrt(D) a, and dS may be rounded once more.
+  const double dp_size = scale * sqrt(d) * a, dp_error = 2 * scale * kernel_sum_error(s.D, a);
+  const double ds_error = ((p_error + kernel_factor_error(dtype)) * dp_size + dp_error) / sqrt(d);
+  const double column = a > 1.0 ? sqrt(T) : 2.5;
+  return column * (ds_error * a + p_error * scale + kernel_positive_sum_error(s.T) * scale * a);
 }
 
 static tri_status case_attention_backward(const kernel_run *forward, const kernel_array *from_qkv,
