@@ -11,6 +11,9 @@ EXTRA_DIST += \
   tests/device/kernel_cases_common.h
 
 check_PROGRAMS += \
+  tests/device/device_test \
+  tests/device/gradient_test \
+  tests/device/reference_test \
   tests/device/reference_threads_test
 tests_device_reference_threads_test_SOURCES = tests/device/reference_threads_test.c $(KERNEL_CASES)
 
