@@ -38,9 +38,11 @@ TEST(options_that_cannot_be_met_are_refused)
 // is.
 TEST(instruction_sets_of_this_machine_can_be_asked_for)
 {
+  static const char *const names[] = {"baseline", "avx2", "avx512", "avx512_bf16"};
   const tri_cpu_isa widest = tri_cpu_detect_isa();
   for (tri_cpu_isa isa = TRI_CPU_BASELINE; isa <= TRI_CPU_AVX512_BF16; isa++) {
-    const tri_device_options options = {.isa = tri_cpu_isa_name(isa), .n_threads = 1};
+    EXPECT(strcmp(tri_cpu_isa_name(isa), names[isa]) == 0);
+    const tri_device_options options = {.isa = names[isa], .n_threads = 1};
     tri_device *opened = NULL;
     if (isa > widest) {
       EXPECT_ERROR(TRI_ERR_UNSUPPORTED, tri_cpu_isa_name(widest),
@@ -144,9 +146,14 @@ TEST(arena_that_does_not_fit_names_its_kind)
   (void)tri_arena_reserve(&arena, (size_t)1 << 62);
   EXPECT_ERROR(TRI_ERR_MEMORY, "memory for parameters: 4611686018427387904 bytes wanted",
                tri_arena_commit(&arena));
-  (void)tri_arena_reserve(&arena, SIZE_MAX - 1); // does not wrap around
+  tri_arena_end(&arena);
+
+  // The sum of the pieces does not wrap around.
+  tri_arena_begin(&arena, device, "moments");
+  (void)tri_arena_reserve(&arena, 512);
+  (void)tri_arena_reserve(&arena, SIZE_MAX - 1);
   (void)tri_arena_reserve(&arena, 1000);
-  EXPECT_ERROR(TRI_ERR_MEMORY, "memory for parameters", tri_arena_commit(&arena));
+  EXPECT_ERROR(TRI_ERR_MEMORY, "memory for moments", tri_arena_commit(&arena));
   tri_arena_end(&arena);
 
   tri_arena zeroed = {0};

@@ -18,7 +18,7 @@ static const tri_dtype F32 = TRI_DTYPE_F32;
 static tri_kernels kernels;
 
 static const tri_dropout no_dropout = {0};
-static const tri_dropout some_dropout = {.p = 0.3f, .key = 99, .first_sample = 0xfffffffeull};
+static const tri_dropout some_dropout = {.p = 0.3f, .key = 99, .first_sample = 0xffffffffull};
 
 // n numbers in [-1, 1], exact in f32: as the kernels get them and as the formulas do.
 static void fill(uint64_t key, float *x, double *x_double, int n)
@@ -336,6 +336,42 @@ TEST(cross_entropy_gradient)
   expect_gradient(cross_entropy_loss, c_logits, logits, CN * CP);
 }
 
+// --- what "adds" means: the same call again doubles the sum, and rounds once more
+
+static void expect_doubled(const float *once, const float *twice, int n)
+{
+  for (int i = 0; i < n; i++)
+    EXPECT_NEAR(twice[i], 2 * (double)once[i], 2 * 0x1p-24 * fabs((double)twice[i]));
+}
+
+TEST(gradients_are_added)
+{
+  enum { N = 3, C = 4, OC = 5 };
+  static const int32_t tokens[N] = {1, 0, 1};
+  float x[N * C], w[C], dout[N * OC], mean[N], rstd[N], out[N * C];
+  float dx[2][N * C] = {0}, dw[2][C] = {0}, db[2][C] = {0};
+  float dwte[2][2 * C] = {0}, dwpe[2][N * C] = {0}, dweight[2][OC * C] = {0}, dbias[2][OC] = {0};
+  fill(1, x, NULL, N * C);
+  fill(2, w, NULL, C);
+  fill(3, dout, NULL, N * OC);
+  EXPECT_OK(kernels.layernorm_forward(NULL, out, mean, rstd, x, w, w, N, C, n_eps, F32));
+  for (int call = 0; call < 3; call++) {
+    const int k = call > 0;
+    EXPECT_OK(
+        kernels.layernorm_backward(NULL, dx[k], dw[k], db[k], dout, x, w, mean, rstd, N, C, F32));
+    EXPECT_OK(kernels.embedding_backward(NULL, dwte[k], dwpe[k], dout, tokens, 1, N, C, F32, NULL));
+    EXPECT_OK(kernels.linear_backward_weight(NULL, dweight[k], dbias[k], dout, x, N, C, OC, F32));
+  }
+  expect_doubled(dx[0], dx[1], N * C);
+  expect_doubled(dw[0], dw[1], C);
+  expect_doubled(db[0], db[1], C);
+  expect_doubled(dwpe[0], dwpe[1], N * C);
+  expect_doubled(dweight[0], dweight[1], OC * C);
+  expect_doubled(dbias[0], dbias[1], OC);
+  // Row 0 of dwte has one term; row 1 has two, whose sum is rounded between.
+  expect_doubled(dwte[0], dwte[1], C);
+}
+
 int main(void)
 {
   tri_cpu_reference_kernels(&kernels);
@@ -346,5 +382,6 @@ int main(void)
   TEST_RUN(attention_gradient);
   TEST_RUN(attention_gradient_with_dropout);
   TEST_RUN(cross_entropy_gradient);
+  TEST_RUN(gradients_are_added);
   return test_end();
 }

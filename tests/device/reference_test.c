@@ -42,7 +42,7 @@ TEST(doubles_round_once_to_bf16)
 
 TEST(sums_are_of_the_right_elements)
 {
-  enum { N = 2 * TRI_NORM_CHUNK + 3 };
+  enum { N = 2 * TRI_NORM_CHUNK + 1 };
   static float x[N];
   for (int i = 0; i < N; i++)
     x[i] = (float)(i % 7);
