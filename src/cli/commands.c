@@ -12,6 +12,16 @@ static const tri_cli_command commands[] = {
      "the digest of the state, the same on any number of ranks.\n"
      "`trireme help job` lists the keys.\n",
      tri_cli_run},
+    {"generate", "RUN|CHECKPOINT --prompt TEXT", "continue a text with a trained model",
+     "Takes the newest checkpoint of the run folder RUN, or a checkpoint inside one,\n"
+     "prints the prompt and goes on from it.\n"
+     "  -p, --prompt TEXT      text to go on from, at least one character\n"
+     "  -n, --tokens N         tokens to add (256)\n"
+     "      --temperature T    0 always takes the likeliest token; above 1 is wilder (0.8)\n"
+     "      --top-k K          draw from the K likeliest tokens only; 0: from all (0)\n"
+     "      --seed S           another seed is another text (0)\n"
+     "When the model's context is full, it goes on from the last half of it.\n",
+     tri_cli_generate},
     {"info", "", "print libraries, device, ranks and their binding",
      "Prints version and libraries, then what each rank has: host, processing units,\n"
      "threads, and the device with its kernels and memory. Under mpirun, for all\n"

@@ -1,9 +1,12 @@
 trireme_SOURCES = \
   src/cli/commands.c \
   src/cli/finish.c \
+  src/cli/generate.c \
   src/cli/help.c \
   src/cli/info.c \
   src/cli/main.c \
   src/cli/options.c \
   src/cli/report.c \
-  src/cli/run.c
+  src/cli/run.c \
+  src/cli/trained.c \
+  src/cli/trained.h
