@@ -1,5 +1,6 @@
 trireme_SOURCES = \
   src/cli/commands.c \
+  src/cli/commands.h \
   src/cli/finish.c \
   src/cli/generate.c \
   src/cli/help.c \

@@ -20,7 +20,7 @@ const char *tri_job_place(const job_document *document, int key, char buffer[JOB
 {
   const job_value *value = &document->values[key];
   if (value->given && value->override != NULL) {
-    snprintf(buffer, JOB_PLACE_BYTES, "override %s", value->override);
+    snprintf(buffer, JOB_PLACE_BYTES, "override %.200s", value->override);
   } else if (value->given) {
     snprintf(buffer, JOB_PLACE_BYTES, "%s:%d", document->name, value->line);
   } else {
@@ -40,7 +40,7 @@ static tri_status fail(const job_reader *reader, size_t line, const char *format
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   if (reader->override != NULL)
-    return TRI_ERROR(TRI_ERR_CONFIG, "override %s: %s", reader->override, text);
+    return TRI_ERROR(TRI_ERR_CONFIG, "override %.200s: %s", reader->override, text);
   return TRI_ERROR(TRI_ERR_CONFIG, "%s:%zu: %s", reader->document->name, line, text);
 }
 

@@ -1,7 +1,10 @@
 libtrireme_a_SOURCES += \
   src/job/check.c \
+  src/job/check.h \
   src/job/document.c \
+  src/job/document.h \
   src/job/keys.c \
+  src/job/keys.h \
   src/job/load.c \
   src/job/prepare_corpus.c \
   src/job/rules.c \

@@ -1,2 +1,3 @@
 check_PROGRAMS += \
+  tests/base/words_test \
   tests/base/random_test

@@ -67,6 +67,17 @@ expect two_job_files 2 "found b.yaml" run a.yaml b.yaml
 expect info_takes_nothing 2 "info takes no arguments, found x" info x
 expect report_wants_a_run 2 "report takes one run folder" report
 
+# Ranks that would all say the same say it once.
+once() { # name, text, arguments …
+  name=$1 text=$2
+  shift 2
+  times=$(env -u OMPI_MCA_ess -u OMPI_MCA_pmix mpirun -n 2 "$trireme" "$@" 2>&1 | grep -cF -e "$text")
+  [ "$times" -eq 1 ] && echo "ok $name" || { echo "not ok $name: '$text' $times times"; failed=1; }
+}
+once version_of_two "  HDF5" --version
+once unknown_command_of_two "unknown command rnu" rnu
+once help_of_two "usage: trireme run" run --help
+
 # Output that cannot be written is an error of its own.
 if [ -w /dev/full ]; then
   "$trireme" help >/dev/full 2>"$err"
