@@ -22,6 +22,26 @@ static const tri_cli_command commands[] = {
      "      --seed S           another seed is another text (0)\n"
      "When the model's context is full, it goes on from the last half of it.\n",
      tri_cli_generate},
+    {"data", "tokenize TEXT… -o CORPUS | info CORPUS | encode | decode",
+     "turn text into tokens and back",
+     "data tokenize TEXT… --output CORPUS [--tokenizer bytes|FILE]\n"
+     "                    [--validation FRACTION]\n"
+     "    Turns text files, joined in their order, into one HDF5 file of tokens,\n"
+     "    whole or not at all. The last FRACTION (default 0.05) of the text, from a\n"
+     "    line's beginning on, is kept for validation.\n"
+     "data info CORPUS\n"
+     "    Prints what a corpus holds, one value a line.\n"
+     "data encode [--tokenizer bytes|FILE]\n"
+     "    Standard input as token numbers, one a line.\n"
+     "data decode [--tokenizer bytes|FILE]\n"
+     "    Token numbers of standard input as text.\n\n"
+     "  -o, --output CORPUS        the file to write\n"
+     "  -t, --tokenizer bytes      every byte is a token (the default)\n"
+     "  -t, --tokenizer FILE       a byte-level byte-pair encoding: a tokenizer.json,\n"
+     "                             a vocab.json or encoder.json with merges.txt or\n"
+     "                             vocab.bpe beside it, or the folder of these\n"
+     "      --validation FRACTION  0 to 0.99\n",
+     tri_cli_data},
     {"info", "", "print libraries, device, ranks and their binding",
      "Prints version and libraries, then what each rank has: host, processing units,\n"
      "threads, and the device with its kernels and memory. Under mpirun, for all\n"

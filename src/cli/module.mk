@@ -1,6 +1,7 @@
 trireme_SOURCES = \
   src/cli/commands.c \
   src/cli/commands.h \
+  src/cli/data.c \
   src/cli/finish.c \
   src/cli/generate.c \
   src/cli/help.c \

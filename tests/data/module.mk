@@ -2,6 +2,7 @@ check_PROGRAMS += \
   tests/data/corpus_test \
   tests/data/loader_test \
   tests/data/tokenizer_test
+dist_check_SCRIPTS += tests/data/command_test.sh
 EXTRA_DIST += \
   tests/data/corpus_test.h \
   tests/data/reference/gpt2-kjv.ids \
