@@ -109,6 +109,20 @@ TEST(memory_is_aligned_and_counted)
   tri_device_free(device, &nothing);
 }
 
+#ifdef TRI_DEBUG
+TEST(memory_is_poisoned)
+{
+  enum { N = 1000 };
+  void *memory = NULL;
+  unsigned char host[N];
+  EXPECT_OK(tri_device_alloc(device, N, &memory));
+  EXPECT_OK(tri_stream_copy_to_host(stream, host, memory, N));
+  for (int i = 0; i < N; i++)
+    EXPECT(host[i] == 0xff);
+  tri_device_free(device, &memory);
+}
+#endif
+
 // Asked for before it is touched: a request beyond the machine is an error, not a kill.
 TEST(more_than_there_is_is_an_error)
 {
@@ -239,6 +253,9 @@ int main(void)
   TEST_RUN(instruction_sets_of_this_machine_can_be_asked_for);
   TEST_RUN(tables_are_complete);
   TEST_RUN(memory_is_aligned_and_counted);
+#ifdef TRI_DEBUG
+  TEST_RUN(memory_is_poisoned);
+#endif
   TEST_RUN(more_than_there_is_is_an_error);
   TEST_RUN(arena_pieces_are_apart_and_aligned);
   TEST_RUN(arena_that_does_not_fit_names_its_kind);
