@@ -62,9 +62,12 @@ static double portable_log(double x)
   }
   const double s = (m - 1.0) / (m + 1.0);
   const double s2 = s * s;
+  // 1/23, 1/21, … 1/1
+  static const double odd[12] = {1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                 1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3,  1.0};
   double sum = 0.0;
-  for (int k = 23; k >= 1; k -= 2)
-    sum = sum * s2 + 1.0 / k;
+  for (int k = 0; k < 12; k++)
+    sum = sum * s2 + odd[k];
   return 2.0 * s * sum + (double)exponent * 0.6931471805599453;
 }
 
@@ -74,12 +77,17 @@ static void portable_sincos(double u, double *sine, double *cosine)
 {
   const int eighth = (int)(u * 8.0 + 0.5);
   const double r = (u - eighth * 0.125) * 6.283185307179586;
-  const double r2 = r * r;
+  const double r2 = -(r * r);
+  // 1 / (k (k - 1)): k = 17, 15, … 3 for the sine, 18, 16, … 2 for the cosine.
+  static const double sine_terms[8] = {1.0 / 272, 1.0 / 210, 1.0 / 156, 1.0 / 110,
+                                       1.0 / 72,  1.0 / 42,  1.0 / 20,  1.0 / 6};
+  static const double cosine_terms[9] = {1.0 / 306, 1.0 / 240, 1.0 / 182, 1.0 / 132, 1.0 / 90,
+                                         1.0 / 56,  1.0 / 30,  1.0 / 12,  1.0 / 2};
   double s = 0.0, c = 0.0;
-  for (int k = 17; k >= 3; k -= 2)
-    s = (s + 1.0) * (-r2 / (double)(k * (k - 1)));
-  for (int k = 18; k >= 2; k -= 2)
-    c = (c + 1.0) * (-r2 / (double)(k * (k - 1)));
+  for (int k = 0; k < 8; k++)
+    s = (s + 1.0) * (r2 * sine_terms[k]);
+  for (int k = 0; k < 9; k++)
+    c = (c + 1.0) * (r2 * cosine_terms[k]);
   s = (s + 1.0) * r;
   c = c + 1.0;
   static const double root = 0.7071067811865476;

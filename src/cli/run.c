@@ -1,8 +1,9 @@
 // trireme run JOB.yaml [key.path=value …]: what a job file says, on all ranks.
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
-#include "trireme/base/file.h"
+#include "trireme/base/log.h"
 #include "trireme/base/memory.h"
 #include "trireme/job/job.h"
 #include "trireme/job/train.h"
@@ -72,6 +73,8 @@ tri_status tri_cli_run(int argc, char **argv)
   TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
   TRI_CALL_GOTO(done, tri_cli_parse(NULL, 0, argc, argv, words, &n_words));
   TRI_CALL_GOTO(done, check_words(words, n_words));
+  // The lines of a run are its output: they go where the user sends them.
+  tri_log_info_to(STDOUT_FILENO);
   status = tri_runtime_start(start_limit_seconds, &runtime);
   if (status == TRI_OK) status = run_job(runtime, words[0], words + 1, n_words - 1);
   status = tri_cli_finish(&runtime, status);

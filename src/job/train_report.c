@@ -166,13 +166,14 @@ void tri_train_report_step(const tri_progress *progress, const tri_step_metrics 
 
 static void draw_loss(const tri_train *train)
 {
+  if (train->step == 0) return;
   if (tri_report_loss_svg(train->run_dir) == TRI_OK) {
     tri_log(TRI_LOG_INFO, "pictures   %s/loss.svg; 'trireme report %s' makes a page of all curves",
             train->run_dir, train->run_dir);
     return;
   }
   // A picture is not worth a run: say why it is missing and how to get it, and end well.
-  tri_log(TRI_LOG_WARN, "loss.svg was not drawn: %s", tri_error_message());
+  tri_log(TRI_LOG_INFO, "pictures   loss.svg was not drawn: %s", tri_error_message());
   tri_error_clear();
 }
 

@@ -167,7 +167,9 @@ tri_status tri_report_loss_svg(const char *run_folder)
   size_t size = 0;
   TRI_CALL(tri_path_join(path, sizeof path, run_folder, "loss.svg"));
   TRI_CALL(read_run(run_folder, &steps, &n));
-  tri_status status = draw(&pictures[0], steps, n, &svg, &size);
+  tri_status status = TRI_OK;
+  if (n == 0) status = TRI_ERROR(TRI_ERR_FORMAT, "%s/metrics.jsonl holds no step yet", run_folder);
+  if (status == TRI_OK) status = draw(&pictures[0], steps, n, &svg, &size);
   if (status == TRI_OK) status = tri_file_write_atomic(path, svg, size);
   TRI_FREE(&svg);
   TRI_FREE(&steps);

@@ -77,6 +77,7 @@ TEST(an_empty_run_is_named)
 {
   write_run(0);
   EXPECT_ERROR(TRI_ERR_FORMAT, "holds no step yet", tri_report_html(folder));
+  EXPECT_ERROR(TRI_ERR_FORMAT, "holds no step yet", tri_report_loss_svg(folder));
   EXPECT_ERROR(TRI_ERR_IO, "metrics.jsonl", tri_report_html("/nowhere"));
 }
 

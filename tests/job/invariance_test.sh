@@ -1,0 +1,36 @@
+#!/bin/sh
+# The state digest is the same on 1, 2, 3, 4 and 5 ranks, with and without overlap, for other bucket sizes, slots and
+# threads; and it changes with what defines the run.
+# timeout: 240
+. "$TRI_SRCDIR/tests/job/train_test_lib.sh"
+train 1 out job.yaml run.dir=r1
+wanted=$(digest_of out)
+if [ -n "$wanted" ]; then ok first_run; else
+  bad first_run "no digest"
+  cat out
+fi
+for n in 2 3 4 5; do expect_digest "ranks_$n" $n "$wanted" job.yaml run.dir=r$n; done
+expect_digest no_overlap 3 "$wanted" job.yaml run.dir=s1 parallel.overlap=false
+expect_digest large_buckets 2 "$wanted" job.yaml run.dir=s2 parallel.bucket_mib=8
+expect_digest one_slot 4 "$wanted" job.yaml run.dir=s3 parallel.in_flight=1
+expect_digest two_threads 2 "$wanted" job.yaml run.dir=s4 cpu.threads=2
+expect_digest three_threads 1 "$wanted" job.yaml run.dir=s5 cpu.threads=3
+
+# Sum groups are part of the definition: other bits, but again the same for all layouts, ranks without work included.
+train 1 out job.yaml run.dir=g1 train.sum_group=2
+grouped=$(digest_of out)
+if [ -n "$grouped" ] && [ "$grouped" != "$wanted" ]; then ok groups_define_the_run; else bad groups_define_the_run "digest '$grouped'"; fi
+for n in 2 4 5; do expect_digest "groups_ranks_$n" $n "$grouped" job.yaml run.dir=g$n train.sum_group=2; done
+
+train 1 out job.yaml run.dir=b1 train.precision=bf16
+rounded=$(digest_of out)
+for n in 2 3; do expect_digest "bf16_ranks_$n" $n "$rounded" job.yaml run.dir=b$n train.precision=bf16; done
+train 1 out job.yaml run.dir=k1 cpu.kernels=reference train.steps=3
+reference=$(digest_of out)
+expect_digest reference_kernels 3 "$reference" job.yaml run.dir=k3 cpu.kernels=reference train.steps=3
+for change in seed=7 train.microbatch=5 train.lr=2e-3 model.dropout=0; do
+  train 2 out job.yaml run.dir="c-$change" $change
+  got=$(digest_of out)
+  if [ -n "$got" ] && [ "$got" != "$wanted" ]; then ok "changes_with_$change"; else bad "changes_with_$change" "digest '$got'"; fi
+done
+exit $failed

@@ -1,0 +1,42 @@
+#!/bin/sh
+# What users and machines get wrong: the message says what to do, the exit code is its own, nothing is left half-written.
+# timeout: 240
+. "$TRI_SRCDIR/tests/job/train_test_lib.sh"
+expect_error unknown_key 2 3 "did you mean" job.yaml train.stepz=3
+expect_error wrong_type 1 3 "train.steps" job.yaml train.steps=many
+expect_error indivisible_heads 2 3 "heads" job.yaml model.heads=3
+expect_error indivisible_batch 1 3 "microbatch" job.yaml train.microbatch=3
+expect_error missing_corpus 2 4 "trireme data tokenize" job.yaml data.corpus=none.h5 'data.text=[]' run.dir=e1
+expect_error missing_text 2 4 "nothing.txt" job.yaml data.corpus=none.h5 'data.text=[nothing.txt]' run.dir=e2
+[ ! -e none.h5 ] && ok no_half_corpus || bad no_half_corpus "none.h5 is there"
+expect_error no_such_program 1 4 "cannot be started" job.yaml data.corpus=none.h5 'data.text=[]' 'data.text_command=[no-such-program-here]' run.dir=e3
+expect_error cuda_not_built 1 8 "--with-cuda" job.yaml device=cuda run.dir=e4
+expect_error too_many_ranks 6 3 "micro-batch" job.yaml run.dir=e5
+expect_error other_rank_count 2 3 "parallel.data" job.yaml run.dir=e6 parallel.data=3
+expect_error too_large_a_model 2 6 "bytes" job.yaml run.dir=e7 model.width=65536 model.heads=64 model.layers=200
+
+train 1 out job.yaml run.dir=good train.steps=2
+expect_error small_vocabulary 2 3 "model.vocab_size" job.yaml run.dir=e8 model.vocab_size=100
+head -c 30000 corpus.h5 >short.h5
+expect_error truncated_corpus 2 5 "short.h5" job.yaml run.dir=e9 data.corpus=short.h5
+echo "no corpus at all" >text.h5
+expect_error not_a_corpus 1 5 "text.h5" job.yaml run.dir=e10 data.corpus=text.h5
+touch file
+expect_error unwritable_folder 2 4 "file" job.yaml run.dir=file/run
+expect_error context_too_long 1 3 "sample" job.yaml run.dir=e11 model.context=200000 train.context=190000 model.width=2 model.heads=1
+
+# A full disk while a checkpoint is written: the earlier one stays, and the run goes on from it when there is room.
+if mkdir small && mount -t tmpfs -o size=700k tmpfs small 2>/dev/null; then
+  trap 'umount small; rm -rf "$TRI_SCRATCH"' EXIT
+  train 1 out job.yaml run.dir=small/run train.steps=2 checkpoint.keep=0
+  code=$?
+  expect_error full_disk 2 4 "No space left on device" job.yaml run.dir=small/run train.steps=40 checkpoint.every=1 checkpoint.keep=0
+  half=$(ls -A small/run/checkpoints | grep -vc '^step-[0-9]*$')
+  [ "$half" -eq 0 ] && ok nothing_half_written || bad nothing_half_written "$(ls -A small/run/checkpoints)"
+  last=$(ls -d small/run/checkpoints/step-* | tail -n 1)
+  if "$trireme" checkpoint verify "$last" >out 2>&1; then ok earlier_checkpoints_are_whole; else
+    bad earlier_checkpoints_are_whole "$last"
+    cat out
+  fi
+fi
+exit $failed
