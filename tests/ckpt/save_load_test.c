@@ -1,5 +1,4 @@
 // ranks: 1 2 3 4
-// timeout: 60
 //
 // Checkpoints and the state digest do not depend on the layout: saved on some ranks, loaded on
 // others, in any layouts; every element is written once; errors reach all ranks and leave nothing.
@@ -41,19 +40,24 @@ static int64_t sum_over_ranks(int64_t value)
   return sum;
 }
 
-// The digest of version `version` held by one rank alone.
+// The digest of a version held by one rank alone: taken once, by rank 0.
 static tri_digest digest_alone(uint64_t version)
 {
-  tri_comm *self = NULL;
-  tri_digest digest = {{0}};
-  toy t;
-  EXPECT_OK(tri_comm_split(world, "self", tri_comm_rank(world), 0, &self));
-  make(&t, self, TOY_REPLICATED);
-  toy_fill(&t, version);
-  EXPECT_OK(tri_ckpt_digest(self, &t.state, attributes, &digest));
-  toy_free(&t);
-  tri_comm_destroy(&self);
-  return digest;
+  static tri_digest known[16];
+  static bool is_known[16];
+  if (is_known[version]) return known[version];
+  tri_comm *self = first_ranks(1);
+  if (self != NULL) {
+    toy t;
+    make(&t, self, TOY_REPLICATED);
+    toy_fill(&t, version);
+    EXPECT_OK(tri_ckpt_digest(self, &t.state, attributes, &known[version]));
+    toy_free(&t);
+    tri_comm_destroy(&self);
+  }
+  EXPECT_OK(tri_comm_broadcast(world, "digest", &known[version], sizeof known[version], 0));
+  is_known[version] = true;
+  return known[version];
 }
 
 TEST(digest_is_the_same_in_every_layout)
