@@ -42,6 +42,15 @@ static const tri_cli_command commands[] = {
      "                             vocab.bpe beside it, or the folder of these\n"
      "      --validation FRACTION  0 to 0.99\n",
      tri_cli_data},
+    {"checkpoint", "list FOLDER | verify PATH", "look at checkpoints and check them",
+     "checkpoint list FOLDER\n"
+     "    Every checkpoint of a run folder, or of a folder of checkpoints, the newest\n"
+     "    first: its size, or what is wrong with its manifest or the sizes of its files.\n"
+     "checkpoint verify PATH\n"
+     "    Checks one checkpoint (step-…) as a run would that goes on from it: manifest,\n"
+     "    sizes and digests of all files. Exit code 5 when it is damaged. Under mpirun\n"
+     "    the ranks share the files.\n",
+     tri_cli_checkpoint},
     {"info", "", "print libraries, device, ranks and their binding",
      "Prints version and libraries, then what each rank has: host, processing units,\n"
      "threads, and the device with its kernels and memory. Under mpirun, for all\n"

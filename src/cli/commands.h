@@ -30,6 +30,7 @@ TRI_MUST_CHECK tri_status tri_cli_known(const char *name, const tri_cli_command 
 TRI_MUST_CHECK tri_status tri_cli_run(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_data(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_generate(int argc, char **argv);
+TRI_MUST_CHECK tri_status tri_cli_checkpoint(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_info(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_report(int argc, char **argv);
 TRI_MUST_CHECK tri_status tri_cli_help(int argc, char **argv);

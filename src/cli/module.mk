@@ -1,4 +1,5 @@
 trireme_SOURCES = \
+  src/cli/checkpoint.c \
   src/cli/commands.c \
   src/cli/commands.h \
   src/cli/data.c \

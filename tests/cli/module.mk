@@ -1,4 +1,5 @@
 dist_check_SCRIPTS += \
+  tests/cli/checkpoint_test.sh \
   tests/cli/generate_test.sh \
   tests/cli/help_test.sh \
   tests/cli/info_test.sh \
