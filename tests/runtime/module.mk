@@ -5,3 +5,4 @@ EXTRA_PROGRAMS += \
   tests/runtime/trouble
 dist_check_SCRIPTS += \
   tests/runtime/ends.sh
+EXTRA_DIST += tests/runtime/cases

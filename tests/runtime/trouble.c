@@ -29,7 +29,6 @@ static tri_status get_into_trouble(const char *kind, tri_comm *world)
 {
   if (strcmp(kind, "late") == 0) pause_seconds(1);
   if (strcmp(kind, "tardy") == 0) pause_seconds(3);
-  if (strcmp(kind, "sleep") == 0) pause_seconds(60);
   if (strcmp(kind, "stop") == 0) raise(SIGSTOP);
   if (strcmp(kind, "kill") == 0) raise(SIGKILL);
   if (strcmp(kind, "crash") == 0) abort();
@@ -58,6 +57,27 @@ static tri_status bucket(tri_comm *world)
   return TRI_OK;
 }
 
+// Every rank exchanges with its neighbours only; the last one, in trouble, does not.
+static tri_status chain(tri_comm *world)
+{
+  static char out[8], in[2][8];
+  tri_message sends[2], receives[2];
+  tri_request *request = NULL;
+  const int size = tri_comm_size(world), own = tri_comm_rank(world);
+  int n = 0;
+  for (int peer = own - 1; peer <= own + 1; peer += 2) {
+    if (peer < 0 || peer >= size) continue;
+    sends[n] = (tri_message){.data = out, .size_bytes = 8, .peer = peer};
+    receives[n] = (tri_message){.data = in[n], .size_bytes = 8, .peer = peer};
+    n++;
+  }
+  for (int turn = 0; turn < size; turn++) {
+    TRI_CALL(tri_comm_exchange_start(world, "gradient bucket", sends, n, receives, n, &request));
+    TRI_CALL(tri_comm_request_wait(&request));
+  }
+  return TRI_OK;
+}
+
 // Rank `rank` waits in a communicator of its own with its neighbour, the others in the world.
 static tri_status wait_elsewhere(tri_comm *world, int rank)
 {
@@ -83,6 +103,10 @@ static tri_status run(const char *kind, int rank, tri_comm *world)
     TRI_CALL(tri_comm_agree(world, "file", status));
   }
   if (strcmp(kind, "pair") == 0) return wait_elsewhere(world, rank);
+  if (strcmp(kind, "chain") == 0) {
+    if (mine) pause_seconds(60);
+    return chain(world);
+  }
   if (strcmp(kind, "leave") == 0 && mine) return TRI_OK;
   if (strcmp(kind, "interrupt") == 0) return TRI_ERROR(TRI_ERR_INTERRUPTED, "stopped by a signal");
   if (mine) TRI_CALL(get_into_trouble(kind, world));
