@@ -34,6 +34,7 @@ tri_status tri_comm_mpi_error(int code, const char *call, const char *function, 
 // channel.
 typedef struct tri_wait_note {
   uint64_t comm_id; // 0: said nothing
+  int64_t late;     // it came when others had already given up
   int64_t number;
   char comm_name[TRI_COMM_NAME_BYTES];
   char what[TRI_WHAT_BYTES];
@@ -146,14 +147,14 @@ void tri_comm_rest(double waited);
 void tri_side_listen(tri_side *side);
 
 // Tells all other ranks, once, where this one waits; or the error of its own that it ends with.
-void tri_side_tell_wait(const tri_comm *comm, const tri_operation *operation);
+void tri_side_tell_wait(const tri_comm *comm, const tri_operation *operation, bool late);
 void tri_side_tell_end(tri_side *side, tri_status status);
 
-// A wait of `waited` seconds looks at the side channel. TRI_ERR_TIMEOUT when it is beyond the limit
-// here or elsewhere, after the ranks compared notes; TRI_ERR_PEER when another rank ended with an
-// error.
+// A wait of `waited` seconds looks at the side channel; `first`: for the first time in this wait.
+// TRI_ERR_TIMEOUT when it is beyond the limit here or elsewhere, after the ranks compared notes;
+// TRI_ERR_PEER when another rank ended with an error, or others had given up before this one came.
 TRI_MUST_CHECK tri_status tri_comm_watch(const tri_comm *comm, const tri_operation *operation,
-                                         double waited);
+                                         double waited, bool first);
 
 // Collective on MPI_COMM_WORLD. *out owned: tri_side_destroy.
 TRI_MUST_CHECK tri_status tri_side_create(tri_side **out);

@@ -35,7 +35,7 @@ static void fill_statuses(const tri_side *side, tri_status own, bool met, int *s
     if (side->ends[rank] != TRI_NOT_ENDED)
       statuses[rank] = side->ends[rank];
     else if (side->waits[rank].comm_id != 0 && !is_failure(statuses[rank]))
-      statuses[rank] = TRI_ERR_TIMEOUT;
+      statuses[rank] = side->waits[rank].late ? TRI_ERR_PEER : TRI_ERR_TIMEOUT;
   }
   statuses[side->rank] = (int)own;
 }

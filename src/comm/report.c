@@ -28,7 +28,7 @@ TRI_PRINTF(2, 3) static void add(line *l, const char *format, ...)
   if (n > 0) l->used += (size_t)n < LINE_BYTES - l->used ? (size_t)n : LINE_BYTES - 1 - l->used;
 }
 
-typedef enum place { HERE, ELSEWHERE, ENDED, MISSING } place;
+typedef enum place { HERE, ELSEWHERE, LATE, ENDED, MISSING } place;
 
 // Where a rank of the communicator is, by what it said.
 static place place_of(const tri_comm *comm, const tri_operation *operation, int rank)
@@ -36,6 +36,7 @@ static place place_of(const tri_comm *comm, const tri_operation *operation, int 
   const int job_rank = comm->job_ranks[rank];
   const tri_wait_note *wait = &comm->side->waits[job_rank];
   if (rank == comm->rank) return HERE;
+  if (wait->late) return LATE;
   if (wait->comm_id == comm->id && wait->number == operation->number &&
       strncmp(wait->what, operation->what, TRI_WHAT_BYTES - 1) == 0)
     return HERE;
@@ -102,15 +103,17 @@ static void add_elsewhere(line *l, const tri_comm *comm, const tri_operation *op
     const int job_rank = comm->job_ranks[rank];
     const tri_wait_note *wait = &side->waits[job_rank];
     const place at = place_of(comm, operation, rank);
-    if ((at != ELSEWHERE && at != ENDED) || n++ >= MOST_NAMED) continue;
-    if (at == ENDED) {
+    if (at == HERE || at == MISSING || n++ >= MOST_NAMED) continue;
+    if (at == LATE) {
+      add(l, "; rank %d (host %s) came too late", job_rank, side->hosts[job_rank]);
+    } else if (at == ENDED) {
       add(l, "; rank %d has ended (%s)", job_rank,
           tri_status_name((tri_status)side->ends[job_rank]));
-      continue;
+    } else {
+      add(l, "; rank %d waits in operation %lld \"%s\"", job_rank, (long long)wait->number,
+          wait->what);
+      if (wait->comm_id != comm->id) add(l, " of \"%s\"", wait->comm_name);
     }
-    add(l, "; rank %d waits in operation %lld \"%s\"", job_rank, (long long)wait->number,
-        wait->what);
-    if (wait->comm_id != comm->id) add(l, " of \"%s\"", wait->comm_name);
   }
   if (n > MOST_NAMED) add(l, "; %d more ranks are elsewhere", n - MOST_NAMED);
 }
@@ -129,7 +132,7 @@ static void add_missing(line *l, const tri_comm *comm, const tri_operation *oper
   if (n > MOST_NAMED) add(l, " and %d more", n - MOST_NAMED);
   if (n > 0)
     add(l, " did not arrive");
-  else if (count(comm, operation, ELSEWHERE) > 0)
+  else if (count(comm, operation, ELSEWHERE) > 0 && count(comm, operation, LATE) == 0)
     add(l, "; no rank is missing: they do not call the same operations in the same order");
 }
 
@@ -161,7 +164,7 @@ static tri_status report(const tri_comm *comm, const tri_operation *operation, d
 {
   tri_log_rank(TRI_LOG_ERROR, "waits in operation %lld \"%s\" of \"%s\", for %.3g s now",
                (long long)operation->number, operation->what, comm->name, waited);
-  tri_side_tell_wait(comm, operation);
+  tri_side_tell_wait(comm, operation, false);
   collect(comm, operation);
   // An error of a rank says more than that it is missing.
   if (comm->side->culprit >= 0) return peer_error(comm, operation);
@@ -174,12 +177,26 @@ static tri_status report(const tri_comm *comm, const tri_operation *operation, d
   return TRI_ERROR(TRI_ERR_TIMEOUT, "%s", l.text);
 }
 
-tri_status tri_comm_watch(const tri_comm *comm, const tri_operation *operation, double waited)
+// The others waited for this rank and gave up: it says that it is there, and has to end as well.
+static tri_status come_late(const tri_comm *comm, const tri_operation *operation)
+{
+  tri_log_rank(TRI_LOG_ERROR, "comes to operation %lld \"%s\" of \"%s\" when others have given up",
+               (long long)operation->number, operation->what, comm->name);
+  tri_side_tell_wait(comm, operation, true);
+  return TRI_ERROR(TRI_ERR_PEER,
+                   "other ranks gave up waiting before this one came to operation "
+                   "%lld \"%s\" of \"%s\"",
+                   (long long)operation->number, operation->what, comm->name);
+}
+
+tri_status tri_comm_watch(const tri_comm *comm, const tri_operation *operation, double waited,
+                          bool first)
 {
   tri_side *side = comm->side;
   tri_side_listen(side);
   if (side->culprit >= 0 && tri_clock_seconds() - side->culprit_seconds > IN_FLIGHT_SECONDS)
     return peer_error(comm, operation);
+  if (first && side->n_waits > 0) return come_late(comm, operation);
   if (waited < comm->limit_seconds && side->n_waits == 0) return TRI_OK;
   return report(comm, operation, waited);
 }

@@ -75,13 +75,14 @@ static void tell_all(tri_side *side, const tri_note *note, MPI_Request *sends)
   }
 }
 
-void tri_side_tell_wait(const tri_comm *comm, const tri_operation *operation)
+void tri_side_tell_wait(const tri_comm *comm, const tri_operation *operation, bool late)
 {
   tri_side *side = comm->side;
   if (side->told_wait) return;
   side->told_wait = true;
   tri_wait_note *wait = &side->wait_note.wait;
   wait->comm_id = comm->id;
+  wait->late = late;
   wait->number = operation->number;
   snprintf(wait->comm_name, sizeof wait->comm_name, "%s", comm->name);
   snprintf(wait->what, sizeof wait->what, "%s", operation->what);

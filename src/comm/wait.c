@@ -66,8 +66,8 @@ tri_status tri_comm_wait_all(tri_comm *comm, const tri_operation *operation, int
     if (status != TRI_OK || done) break;
     tri_comm_rest(waited);
     if (waited < next_watch) continue;
+    status = tri_comm_watch(comm, operation, waited, next_watch == WATCH_SECONDS);
     next_watch = waited + WATCH_SECONDS;
-    status = tri_comm_watch(comm, operation, waited);
     if (status != TRI_OK) break;
   }
   comm->wait_seconds += waited;

@@ -9,6 +9,7 @@ start agree-4 mpirun -n 4 "$trouble" agree 3 20
 start error-2 mpirun -n 2 "$trouble" error 0 20
 start error-4 mpirun -n 4 "$trouble" error 2 20
 start hang-at-end mpirun -n 3 "$trouble" hang-at-end 1 2
+wait
 start kill mpirun -n 4 "$trouble" kill 2 20
 start exit mpirun -n 3 "$trouble" exit 1 20
 start alone "$trouble" none 0
@@ -30,11 +31,11 @@ expect agree-4 5 "^rank 3: error: on .*: $file"
 expect error-2 4 "^rank 0: error: on .*: $disk"
 expect error-4 4 "^rank 2: error: on .*: $disk"
 for name in agree-2 agree-4; do
-  expect_count $name 1 'error: '
+  expect_count $name 1 'error: [^ ]'
   expect_count $name 0 MPI_ABORT
 done
 for name in error-2 error-4; do
-  expect_count $name 1 'error: '
+  expect_count $name 1 'error: [^ ]'
 done
 expect hang-at-end 10 '^rank 0: error: .*"end of the program" .*rank 1 (host .*) did not arrive$'
 # A rank that vanishes takes the job with it.

@@ -29,7 +29,7 @@ static tri_status get_into_trouble(const char *kind, tri_comm *world)
 {
   if (strcmp(kind, "late") == 0) pause_seconds(1);
   if (strcmp(kind, "tardy") == 0) pause_seconds(3);
-  if (strcmp(kind, "stop") == 0) raise(SIGSTOP);
+  if (strcmp(kind, "stop") == 0 || strcmp(kind, "apart") == 0) raise(SIGSTOP);
   if (strcmp(kind, "kill") == 0) raise(SIGKILL);
   if (strcmp(kind, "crash") == 0) abort();
   const double start = tri_clock_seconds();
@@ -109,6 +109,8 @@ static tri_status run(const char *kind, int rank, tri_comm *world)
   }
   if (strcmp(kind, "leave") == 0 && mine) return TRI_OK;
   if (strcmp(kind, "interrupt") == 0) return TRI_ERROR(TRI_ERR_INTERRUPTED, "stopped by a signal");
+  // A rank that came a moment ago is there all the same.
+  if (strcmp(kind, "apart") == 0 && tri_comm_rank(world) == 0) pause_seconds(2.8);
   if (mine) TRI_CALL(get_into_trouble(kind, world));
   TRI_CALL(bucket(world));
   return TRI_OK;
