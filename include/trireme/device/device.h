@@ -31,7 +31,7 @@ typedef struct tri_device_options {
 // What a device is, for headers and reports. Strings are borrowed from the device.
 typedef struct tri_device_facts {
   const char *name;         // "cpu"
-  const char *description;  // "AMD EPYC, avx2 kernels, oneDNN 2.6.3, 2 threads"
+  const char *description;  // "AMD EPYC, avx2 kernels, 2 threads"
   const char *isa;          // instruction set in use, "avx2"
   int n_threads;            // host threads that kernels use
   bool bf16_native;         // bf16 products run on the machine's own bf16 units
