@@ -1,20 +1,28 @@
 libtrireme_a_SOURCES += \
   src/device/arena.c \
   src/device/device.c \
+  src/device/device_operations.h \
   src/device/cpu/adamw.c \
   src/device/cpu/attention.c \
   src/device/cpu/check.c \
+  src/device/cpu/check.h \
   src/device/cpu/cpu.c \
+  src/device/cpu/cpu.h \
   src/device/cpu/cross_entropy.c \
+  src/device/cpu/dropout.h \
+  src/device/cpu/element.h \
   src/device/cpu/elementwise.c \
   src/device/cpu/embedding.c \
   src/device/cpu/gemm.c \
+  src/device/cpu/gemm.h \
   src/device/cpu/gemm_linear.c \
   src/device/cpu/isa.c \
   src/device/cpu/layernorm.c \
   src/device/cpu/linear.c \
   src/device/cpu/memory.c \
+  src/device/cpu/memory.h \
   src/device/cpu/reference.c \
+  src/device/cpu/reference.h \
   src/device/cpu/residual.c \
   src/device/cpu/vector_kernels.c
 
