@@ -9,7 +9,7 @@
 #include "trireme/base/log.h"
 #include "trireme/base/memory.h"
 
-enum { LOADER_DEPTH = 3 };
+enum { LOADER_DEPTH = 3, PREPARE_LIMIT_SECONDS = 24 * 3600 };
 
 static tri_status check_layout(tri_train *train)
 {
@@ -314,10 +314,12 @@ tri_status tri_train_open(tri_train *train, tri_runtime *runtime, const tri_job 
       (tri_adamw){job->train.beta1, job->train.beta2, job->train.eps, job->train.weight_decay};
   train->schedule = (tri_schedule){job->train.schedule, job->train.lr, job->train.min_lr,
                                    job->train.warmup_steps, job->train.steps};
-  tri_comm_set_limit(train->comm, job->parallel.limit_seconds);
   TRI_CALL(tri_comm_agree(train->comm, "layout", check_layout(train)));
   TRI_CALL(tri_comm_agree(train->comm, "run folder", open_run_folder(train)));
+  // Root may be tokenizing a large text: that is work, not absence.
+  tri_comm_set_limit(train->comm, PREPARE_LIMIT_SECONDS);
   TRI_CALL(tri_comm_agree(train->comm, "corpus", prepare_data(train)));
+  tri_comm_set_limit(train->comm, job->parallel.limit_seconds);
   TRI_CALL(tri_comm_agree(train->comm, "set-up", open_local(train)));
   TRI_CALL(open_parallel(train));
   return tri_train_measure_peak(train);
