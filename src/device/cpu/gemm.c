@@ -5,8 +5,8 @@
 // Blocks of C whose packed rows of A and columns of B are held at a time: with K blocks of 256
 // both lie in the last-level cache, and packing is a thousandth of the work.
 enum { MACRO_ROWS = 3072, MACRO_COLUMNS = 3072 };
-// Columns of C that one thread takes at a time.
-enum { TASK_COLUMNS = 256 };
+// Columns of C that one thread multiplies, and rows of A or columns of B that it packs, at a time.
+enum { TASK_COLUMNS = 384, PACK_WIDTH = 96 };
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -30,6 +30,7 @@ typedef struct plan {
   const tri_gemm_kernels *kernels;
   const tri_gemm *gemm;
   int64_t macro_rows, macro_columns, k_block, task_rows, task_columns;
+  int64_t a_width, b_width; // of what is packed at a time
   size_t a_floats, b_floats, c_floats, bias_floats;
   float *a, *b;      // packed
   float *c;          // sums of one macro block where C itself is not f32
@@ -51,6 +52,8 @@ static plan make_plan(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
   p.k_block = part_size(gemm->K, kernels->k_block, 8);
   p.task_rows = part_size(p.macro_rows, kernels->m_block, kernels->panel_rows);
   p.task_columns = part_size(p.macro_columns, TASK_COLUMNS, kernels->panel_columns);
+  p.a_width = PACK_WIDTH / kernels->panel_rows * kernels->panel_rows;
+  p.b_width = PACK_WIDTH / kernels->panel_columns * kernels->panel_columns;
   p.a_floats = padded(p.macro_rows * p.k_block);
   p.b_floats = padded(p.macro_columns * p.k_block);
   p.c_floats = gemm->c_dtype == TRI_DTYPE_F32 ? 0 : padded(p.macro_rows * p.macro_columns);
@@ -96,32 +99,23 @@ static tri_gemm_operand moved(tri_gemm_operand operand, int64_t i, int64_t j)
   return operand;
 }
 
-static void pack_panel_a(const plan *p, const block *at, int64_t panel)
+// Rows of A, a multiple of its panels' width.
+static void pack_a(const plan *p, const block *at, int64_t first, int64_t width)
 {
   const tri_gemm *gemm = p->gemm;
-  const int64_t first = panel * p->kernels->panel_rows;
   const int64_t i = at->i + first;
-  const int64_t width = min64(p->kernels->panel_rows, at->n_rows - first);
-  const int64_t left = gemm->a.column == 1 ? gemm->K - at->k : gemm->M - i;
   float *packed = p->a + first * at->length;
-  p->kernels->pack_a(packed, moved(gemm->a, i, at->k), width, at->length, left);
+  p->kernels->pack_a(packed, moved(gemm->a, i, at->k), width, at->length);
   if (gemm->a_sums != NULL && at->j == 0)
     p->kernels->sum_a(gemm->a_sums + i, packed, width, at->length);
 }
 
-// B is packed as its transpose: the panel's width runs along its columns.
-static void pack_panel_b(const plan *p, const block *at, int64_t panel)
+// Columns of B, packed as rows of its transpose.
+static void pack_b(const plan *p, const block *at, int64_t first, int64_t width)
 {
-  const tri_gemm *gemm = p->gemm;
-  const int64_t first = panel * p->kernels->panel_columns;
-  const int64_t j = at->j + first;
-  const int64_t width = min64(p->kernels->panel_columns, at->n_columns - first);
-  const int64_t left = gemm->b.column == 1 ? gemm->N - j : gemm->K - at->k;
-  tri_gemm_operand b = moved(gemm->b, at->k, j);
-  const int64_t row = b.row;
-  b.row = b.column;
-  b.column = row;
-  p->kernels->pack_b(p->b + first * at->length, b, width, at->length, left);
+  const tri_gemm_operand b = moved(p->gemm->b, at->k, at->j + first);
+  const tri_gemm_operand transpose = {b.at, b.column, b.row, b.dtype};
+  p->kernels->pack_b(p->b + first * at->length, transpose, width, at->length);
 }
 
 static void finish_task(const plan *p, const block *at, const float *c, int64_t ldc, int64_t i,
@@ -161,14 +155,16 @@ static void run_task(const plan *p, const block *at, int64_t task)
 // All threads: pack, meet, multiply, meet.
 static void run_block(const plan *p, const block *at)
 {
-  const int64_t n_a = ceil_div(at->n_rows, p->kernels->panel_rows);
-  const int64_t n_b = ceil_div(at->n_columns, p->kernels->panel_columns);
-#pragma omp for schedule(static)
-  for (int64_t panel = 0; panel < n_a + n_b; panel++) {
-    if (panel < n_a) {
-      pack_panel_a(p, at, panel);
+  const int64_t n_a = ceil_div(at->n_rows, p->a_width);
+  const int64_t n_b = ceil_div(at->n_columns, p->b_width);
+#pragma omp for schedule(dynamic)
+  for (int64_t part = 0; part < n_a + n_b; part++) {
+    if (part < n_a) {
+      const int64_t first = part * p->a_width;
+      pack_a(p, at, first, min64(p->a_width, at->n_rows - first));
     } else {
-      pack_panel_b(p, at, panel - n_a);
+      const int64_t first = (part - n_a) * p->b_width;
+      pack_b(p, at, first, min64(p->b_width, at->n_columns - first));
     }
   }
   const int64_t n_tasks =

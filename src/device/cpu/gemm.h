@@ -30,7 +30,7 @@ typedef struct tri_gemm {
   bool add;         // c += A B, f32 only
   const void *bias; // NULL, or (N) in c_dtype: added to every row
   void *gelu;       // NULL, or (M, N) in c_dtype: GELU(c) of the stored c
-  const void *pre;  // NULL, or (M, N) in c_dtype: c is multiplied by GELU'(pre)
+  const void *pre;  // NULL, or (M, N) in c_dtype: c is multiplied by GELU'(pre); not with gelu
   float *a_sums;    // NULL, or (M): adds the sums of the rows of A
 } tri_gemm;
 
@@ -40,13 +40,12 @@ typedef struct tri_gemm_kernels {
   int64_t k_block;               // a panel of B of this length stays in the first-level cache
   int64_t m_block;               // so many rows of packed A stay in the second-level cache
 
-  // Packs rows [0, width) and columns [0, k) of an operand, element (r, j) to packed[j *
-  // panel_width + r], as f32, zeros from `width` up to the panel's width. `left`: what the
-  // operand has beyond at, along the axis whose stride is 1.
-  void (*pack_a)(float *packed, tri_gemm_operand a, int64_t width, int64_t k, int64_t left);
-  void (*pack_b)(float *packed, tri_gemm_operand b, int64_t width, int64_t k, int64_t left);
+  // Packs rows [0, width) and columns [0, k) of an operand, as f32, into panels one after another:
+  // element (r, j) of a panel to j * panel width + r, zeros where the last panel has no row.
+  void (*pack_a)(float *packed, tri_gemm_operand a, int64_t width, int64_t k);
+  void (*pack_b)(float *packed, tri_gemm_operand b, int64_t width, int64_t k);
 
-  // sums[r] += the sum of row r of a packed panel of A, r < width.
+  // sums[r] += the sum of row r of packed A, r < width.
   void (*sum_a)(float *sums, const float *packed, int64_t width, int64_t k);
 
   // c (m, n) = A B + init, from panels of A and of B, each k long. Row i of init is at init + i *
