@@ -28,11 +28,16 @@ libtrireme_a_SOURCES += \
 
 # The vector kernels, once for each instruction set.
 tri_vector_sources = \
+  src/device/cpu/vector/attention.h \
   src/device/cpu/vector/dropout.h \
+  src/device/cpu/vector/product.h \
   src/device/cpu/vector/tables.h \
   src/device/cpu/vector/vector.h \
   src/device/cpu/vector/adamw.c \
   src/device/cpu/vector/all.c \
+  src/device/cpu/vector/attention_backward.c \
+  src/device/cpu/vector/attention_decode.c \
+  src/device/cpu/vector/attention_forward.c \
   src/device/cpu/vector/cross_entropy.c \
   src/device/cpu/vector/elementwise.c \
   src/device/cpu/vector/embedding.c \

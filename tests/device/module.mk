@@ -20,3 +20,21 @@ tests_device_reference_threads_test_SOURCES = tests/device/reference_threads_tes
 check_PROGRAMS += \
   tests/device/linear_test
 tests_device_linear_test_SOURCES = tests/device/linear_test.c $(KERNEL_CASES)
+
+# The vector kernels, and pieces of them compiled for each instruction set.
+check_PROGRAMS += tests/device/vector_test
+EXTRA_DIST += tests/device/vector_pieces.h
+tests_device_vector_test_SOURCES = tests/device/vector_test.c $(KERNEL_CASES)
+tests_device_vector_test_LDADD = $(vector_pieces) $(LDADD)
+vector_pieces = tests/device/libvector_pieces_baseline.a
+check_LIBRARIES += tests/device/libvector_pieces_baseline.a
+tests_device_libvector_pieces_baseline_a_SOURCES = tests/device/vector_pieces.c
+tests_device_libvector_pieces_baseline_a_CFLAGS = $(libtrireme_vector_baseline_a_CFLAGS)
+if TRI_X86
+vector_pieces += tests/device/libvector_pieces_avx2.a tests/device/libvector_pieces_avx512.a
+check_LIBRARIES += tests/device/libvector_pieces_avx2.a tests/device/libvector_pieces_avx512.a
+tests_device_libvector_pieces_avx2_a_SOURCES = tests/device/vector_pieces.c
+tests_device_libvector_pieces_avx2_a_CFLAGS = $(libtrireme_vector_avx2_a_CFLAGS)
+tests_device_libvector_pieces_avx512_a_SOURCES = tests/device/vector_pieces.c
+tests_device_libvector_pieces_avx512_a_CFLAGS = $(libtrireme_vector_avx512_a_CFLAGS)
+endif

@@ -10,6 +10,9 @@
   void tri_vector_embedding_##suffix(tri_kernels *table); \
   void tri_vector_layernorm_##suffix(tri_kernels *table); \
   void tri_vector_cross_entropy_##suffix(tri_kernels *table); \
+  void tri_vector_attention_forward_##suffix(tri_kernels *table); \
+  void tri_vector_attention_backward_##suffix(tri_kernels *table); \
+  void tri_vector_attention_decode_##suffix(tri_kernels *table); \
   void tri_vector_all_##suffix(tri_kernels *table)
 
 TRI_VECTOR_TABLES(baseline);

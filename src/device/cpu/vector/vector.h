@@ -45,6 +45,8 @@
 #endif
 
 #define V_INLINE static inline __attribute__((always_inline))
+// A function that is called once for much work, so that each file holds one copy of its code.
+#define V_CALLED __attribute__((noinline, unused)) static
 #define V_TYPE(type, n) type __attribute__((vector_size(sizeof(type) * (n))))
 
 typedef V_TYPE(float, W) vf;
