@@ -1,6 +1,6 @@
 #!/bin/sh
 # trireme data: text to corpus and back, and wrong command lines that name what is wrong.
-# timeout: 60
+# timeout: 120
 trireme=$TRI_BUILDDIR/trireme
 reference=$TRI_SRCDIR/tests/data/reference
 failed=0

@@ -1,6 +1,6 @@
 // The loader: every epoch is a permutation, what an ordinal means depends on nothing else, errors
 // of the reading thread arrive at take.
-// timeout: 60
+// timeout: 120
 #include "trireme/data/loader.h"
 
 #include <unistd.h>

@@ -1,7 +1,7 @@
 // Tokenizers: decode after encode is the identity on any bytes, the tokens are those of an
 // independent implementation (reference/make.py), they do not depend on how the text is cut, and
 // wrong files are refused with the entry named.
-// timeout: 60
+// timeout: 120
 #include "trireme/data/tokenizer.h"
 
 #include <sys/stat.h>
@@ -11,6 +11,7 @@
 #include "data/byte_alphabet.h"
 #include "data/corpus_build.h"
 #include "data/encoder.h"
+#include "data/pretokenizer.h"
 #include "data/utf8.h"
 #include "trireme/base/memory.h"
 
@@ -138,6 +139,44 @@ TEST(tokens_are_those_of_gpt2)
 }
 
 // --- cutting
+
+// The pieces of a text, joined by '|'.
+static void expect_pieces(const char *text, const char *want)
+{
+  pcre2_code *code = NULL;
+  EXPECT_OK(tri_pretokenizer_create(&code));
+  tri_pieces pieces = {.code = code,
+                       .match = pcre2_match_data_create(1, NULL),
+                       .text = (const uint8_t *)text,
+                       .size_bytes = strlen(text)};
+  char got[256] = "";
+  for (size_t begin = 0, end = 0; begin < pieces.size_bytes; begin = end) {
+    EXPECT_OK(tri_pieces_next(&pieces, &end));
+    snprintf(got + strlen(got), sizeof got - strlen(got), "%s%.*s", begin == 0 ? "" : "|",
+             (int)(end - begin), text + begin);
+  }
+  if (strcmp(got, want) != 0) printf("# got %s, wanted %s\n", got, want);
+  EXPECT(strcmp(got, want) == 0);
+  pcre2_match_data_free(pieces.match);
+  pcre2_code_free(code);
+}
+
+TEST(pieces_follow_the_rule)
+{
+  expect_pieces("it's 'sx we'll've I'D", "it|'s| '|sx| we|'ll|'ve| I|'|D");
+  expect_pieces("ab12 34c !?d", "ab|12| 34|c| !?|d");
+  expect_pieces("a  b   c", "a| | b|  | c");
+  expect_pieces("a \n\n b\t", "a| \n\n| b|\t");
+  expect_pieces("\xd0\x96\xc3\xa9 \xe4\xb8\xad", "\xd0\x96\xc3\xa9| \xe4\xb8\xad");
+  expect_pieces("1\xc2\xbd\xe2\x85\xa7.", "1\xc2\xbd\xe2\x85\xa7|.");
+  // U+0085 and U+00A0 are white space, but only U+0020 leads a word; U+180E and U+200B are not.
+  expect_pieces(" \xc2\x85x", " |\xc2\x85|x");
+  expect_pieces(" \xc2\xa0x", " |\xc2\xa0|x");
+  expect_pieces(" \xe1\xa0\x8ex \xe2\x80\x8b", " \xe1\xa0\x8e|x| \xe2\x80\x8b");
+  // A broken byte is a piece of its own and an end of the text before it.
+  expect_pieces("ab\xff\xff  \xc3(", "ab|\xff|\xff|  |\xc3|(");
+  expect_pieces("a  \xe4\xb8", "a|  |\xe4|\xb8");
+}
 
 // The tokens of a text that comes in parts of `part` bytes; their number.
 static int64_t encode_in_parts(const tri_tokenizer *tokenizer, const uint8_t *text, size_t n,
@@ -402,6 +441,31 @@ TEST(added_tokens_decode_only)
   tri_tokenizer_close(&again);
 }
 
+TEST(digests_tell_encodings_apart)
+{
+#define AB ",\"ab\":256,\"ac\":257"
+  static const json_parts all[] = {
+      {.vocab = AB, .merges = "[\"a b\"]"},
+      {.vocab = AB, .merges = "[\"a c\"]"},
+      {.vocab = AB, .merges = "[\"a b\",\"a c\"]"},
+      {.vocab = AB, .merges = "[\"a c\",\"a b\"]"},
+      {.vocab = ",\"ab\":257,\"ac\":256", .merges = "[\"a b\"]"},
+      {.vocab = ",\"ab\":256,\"ad\":257", .merges = "[\"a b\"]"},
+      {.vocab = ",\"ab\":256", .merges = "[\"a b\"]"},
+  };
+#undef AB
+  enum { N = sizeof all / sizeof all[0] };
+  tri_digest digests[N];
+  for (int i = 0; i < N; i++) {
+    tri_tokenizer *tokenizer = NULL;
+    EXPECT_OK(from_parts(&all[i], &tokenizer));
+    tri_tokenizer_digest(tokenizer, &digests[i]);
+    tri_tokenizer_close(&tokenizer);
+    for (int other = 0; other < i; other++)
+      EXPECT(memcmp(&digests[other], &digests[i], sizeof digests[i]) != 0);
+  }
+}
+
 // The rule, step by step: the strongest merge of the whole piece, the leftmost of equals.
 static int merge_plainly(const char *const merges[][2], int n_merges, char parts[][32], int n)
 {
@@ -629,6 +693,7 @@ int main(void)
   TEST_RUN(any_bytes_come_back);
   TEST_RUN(tokens_are_those_of_the_reference);
   TEST_RUN(tokens_are_those_of_gpt2);
+  TEST_RUN(pieces_follow_the_rule);
   TEST_RUN(tokens_do_not_depend_on_the_cut);
   TEST_RUN(corpora_do_not_depend_on_the_block);
   TEST_RUN(corpora_carry_their_encoding);
@@ -636,6 +701,7 @@ int main(void)
   TEST_RUN(what_is_not_supported_is_named);
   TEST_RUN(wrong_entries_are_named);
   TEST_RUN(added_tokens_decode_only);
+  TEST_RUN(digests_tell_encodings_apart);
   TEST_RUN(merges_follow_the_rule);
   TEST_RUN(every_form_is_the_same_encoding);
   TEST_RUN(wrong_merge_lines_are_named);
