@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "data/byte_alphabet.h"
 #include "data/tokenizer_parts.h"
 #include "trireme/base/memory.h"
 

@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "data/corpus_write.h"
 #include "data/encoder.h"
 #include "data/text_source.h"
-#include "trireme/base/file.h"
 #include "trireme/base/log.h"
 #include "trireme/base/memory.h"
+#include "trireme/telemetry/clock.h"
+#include "trireme/telemetry/progress.h"
 
 enum { BLOCK_BYTES = 1 << 20 };
 static const double SECONDS_BETWEEN_LINES = 2.0;
@@ -31,26 +31,22 @@ typedef struct corpus_build {
   int tokens_fd; // nameless, both splits one after the other
   int token_bytes;
   size_t block_bytes;
-  char *text;   // block_bytes
-  int32_t *ids; // block_bytes
-  double began_seconds, shown_seconds;
+  char *text;            // block_bytes
+  int32_t *ids;          // block_bytes
+  tri_progress progress; // in bytes of the text
+  double shown_seconds;
 } corpus_build;
 
-static double clock_seconds(void)
+static void show_progress(corpus_build *build, int64_t done)
 {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void show_progress(corpus_build *build, int64_t done, int64_t total)
-{
-  const double now = clock_seconds();
+  const double now = tri_clock_seconds();
   if (now - build->shown_seconds < SECONDS_BETWEEN_LINES) return;
   build->shown_seconds = now;
-  const double rate = (double)done / (now - build->began_seconds);
-  tri_log(TRI_LOG_INFO, "tokenize: %.1f of %.1f MB, %.1f MB/s, %.0f s to go", (double)done * 1e-6,
-          (double)total * 1e-6, rate * 1e-6, (double)(total - done) / rate);
+  char left[32];
+  tri_progress_remaining(&build->progress, done, left, sizeof left);
+  tri_log(TRI_LOG_INFO, "tokenize: %.1f of %.1f MB, %.1f MB/s, %s to go", (double)done * 1e-6,
+          (double)build->progress.total * 1e-6,
+          (double)done * 1e-6 / (now - build->progress.began_seconds), left);
 }
 
 // The content lives under this name for a moment only: a build that is killed leaves nothing.
@@ -119,7 +115,7 @@ static tri_status encode_range(corpus_build *build, int64_t first, int64_t end, 
     held -= consumed;
     memmove(build->text, build->text + consumed, held);
     if (consumed == 0) TRI_CALL(make_blocks(build, 2 * build->block_bytes, held));
-    show_progress(build, first, tri_text_source_size(build->source));
+    show_progress(build, first);
   }
   *n_tokens = at - from;
   return TRI_OK;
@@ -154,7 +150,7 @@ static tri_status build_splits(corpus_build *build, const tri_tokenizer *tokeniz
   TRI_CALL(encode_range(build, cut, size, facts->n_tokens[TRI_SPLIT_TRAIN],
                         &facts->n_tokens[TRI_SPLIT_VALIDATION]));
   TRI_CALL(write_corpus(build, tokenizer, &shape));
-  const double seconds = clock_seconds() - build->began_seconds;
+  const double seconds = tri_clock_seconds() - build->progress.began_seconds;
   tri_log(TRI_LOG_INFO, "tokenize: %.1f MB of text, %lld + %lld tokens, %.1f s, %.1f MB/s: %s",
           (double)size * 1e-6, (long long)facts->n_tokens[TRI_SPLIT_TRAIN],
           (long long)facts->n_tokens[TRI_SPLIT_VALIDATION], seconds,
@@ -181,8 +177,7 @@ tri_status tri_corpus_build_in_blocks(const char *const *paths, int n_paths,
                                       const char *out_path, size_t block_bytes)
 {
   tri_status status = TRI_OK;
-  corpus_build build = {.out_path = out_path, .tokens_fd = -1, .began_seconds = clock_seconds()};
-  build.shown_seconds = build.began_seconds;
+  corpus_build build = {.out_path = out_path, .tokens_fd = -1};
   build.token_bytes = tri_corpus_token_bytes(tri_tokenizer_vocab_size(tokenizer));
   TRI_CHECK(validation_fraction >= 0 && validation_fraction < 1, TRI_ERR_ARGUMENT,
             "validation fraction %g is not in [0, 1)", validation_fraction);
@@ -190,6 +185,8 @@ tri_status tri_corpus_build_in_blocks(const char *const *paths, int n_paths,
   TRI_CALL(tri_text_source_open(paths, n_paths, &build.source));
   TRI_CHECK_GOTO(done, tri_text_source_size(build.source) > 0, TRI_ERR_FORMAT,
                  "%s: the text is empty%s", paths[0], n_paths > 1 ? ", like all others" : "");
+  tri_progress_begin(&build.progress, "tokenize", 0, tri_text_source_size(build.source));
+  build.shown_seconds = build.progress.began_seconds;
   TRI_CALL_GOTO(done, tri_encoder_create(tokenizer, &build.encoder));
   TRI_CALL_GOTO(done, make_blocks(&build, block_bytes, 0));
   TRI_CALL_GOTO(done, open_nameless(&build));
