@@ -216,12 +216,16 @@ tri_status tri_comm_agree(tri_comm *comm, const char *what, tri_status status)
   tri_operation operation;
   int culprit = -1;
   TRI_CALL(tri_comm_begin(comm, what, &operation));
-  TRI_CALL(find_culprit(comm, &operation, status, &culprit));
-  if (culprit < 0) return TRI_OK;
-
   tri_said *said = &comm->scratch.said;
   said->status = (int32_t)status;
   snprintf(said->text, sizeof said->text, "%s", tri_error_message());
+  const tri_status met = find_culprit(comm, &operation, status, &culprit);
+  // When the others do not come, perhaps because they wait for what failed here, the error here
+  // says more than that.
+  if (met != TRI_OK && status != TRI_OK) return TRI_ERROR(status, "%s", said->text);
+  TRI_CALL(met);
+  if (culprit < 0) return TRI_OK;
+
   TRI_CALL(broadcast(comm, &operation, said, sizeof *said, culprit));
   if (status != TRI_OK && status != TRI_ERR_PEER) return status;
   if (said->status == TRI_ERR_PEER) return TRI_ERROR(TRI_ERR_PEER, "%s", said->text);

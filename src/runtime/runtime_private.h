@@ -1,3 +1,4 @@
+// What the files of this module share.
 #pragma once
 
 #include "trireme/runtime/runtime.h"

@@ -10,6 +10,7 @@ start error-2 mpirun -n 2 "$trouble" error 0 20
 start error-4 mpirun -n 4 "$trouble" error 2 20
 start hang-at-end mpirun -n 3 "$trouble" hang-at-end 1 2
 wait
+start agree-alone mpirun -n 3 "$trouble" agree-alone 1 2
 start kill mpirun -n 4 "$trouble" kill 2 20
 start exit mpirun -n 3 "$trouble" exit 1 20
 start alone "$trouble" none 0
@@ -37,6 +38,7 @@ done
 for name in error-2 error-4; do
   expect_count $name 1 'error: [^ ]'
 done
+expect agree-alone 5 "^rank 1: error: on .*: $file"
 expect hang-at-end 10 '^rank 0: error: .*"end of the program" .*rank 1 (host .*) did not arrive$'
 # A rank that vanishes takes the job with it.
 expect kill 137

@@ -37,6 +37,10 @@ static tri_status get_into_trouble(const char *kind, tri_comm *world)
   }
   if (strcmp(kind, "other") == 0) TRI_CALL(tri_comm_barrier(world, "gradient norm"));
   if (strcmp(kind, "error") == 0) return TRI_ERROR(TRI_ERR_IO, "disk of rank in trouble is full");
+  // The others do not know of any agreement.
+  if (strcmp(kind, "agree-alone") == 0)
+    return tri_comm_agree(world, "file",
+                          TRI_ERROR(TRI_ERR_FORMAT, "file of rank in trouble is bad"));
   if (strcmp(kind, "exit") == 0) exit(3);
   return TRI_OK;
 }

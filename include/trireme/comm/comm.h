@@ -94,8 +94,8 @@ TRI_MUST_CHECK tri_status tri_comm_max(tri_comm *comm, const char *what, int64_t
                                        int64_t *out);
 
 // Agreement on a status: all ranks meet, and all leave with TRI_OK only if all brought it. A
-// culprit keeps its own code and text; the others get TRI_ERR_PEER with the culprit's rank and
-// message.
+// culprit keeps its own code and text, also when the others do not come; they get TRI_ERR_PEER with
+// the culprit's rank and message.
 TRI_MUST_CHECK tri_status tri_comm_agree(tri_comm *comm, const char *what, tri_status status);
 
 // --- point to point in numbered groups (as NCCL's group calls)
