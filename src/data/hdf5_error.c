@@ -1,6 +1,7 @@
 #include "data/hdf5_error.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void tri_hdf5_quiet(void)
 {
@@ -13,10 +14,25 @@ typedef struct reason_text {
   size_t size;
 } reason_text;
 
+// A failed system call is described as "what failed: time = …, error message = 'why', …", over two
+// lines: only what failed and why is kept.
+static void write_reason(const reason_text *text, const char *description)
+{
+  static const char mark[] = "error message = '";
+  const char *why = strstr(description, mark);
+  const int what_bytes = (int)strcspn(description, why == NULL ? "\n" : ":\n");
+  if (why == NULL) {
+    snprintf(text->buffer, text->size, "%.*s", what_bytes, description);
+    return;
+  }
+  why += strlen(mark);
+  snprintf(text->buffer, text->size, "%.*s: %.*s", what_bytes, description, (int)strcspn(why, "'"),
+           why);
+}
+
 static herr_t keep_first(unsigned place, const H5E_error2_t *entry, void *data)
 {
-  const reason_text *text = data;
-  if (place == 0 && entry->desc != NULL) snprintf(text->buffer, text->size, "%s", entry->desc);
+  if (place == 0 && entry->desc != NULL) write_reason(data, entry->desc);
   return 0;
 }
 

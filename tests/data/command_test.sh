@@ -56,6 +56,10 @@ check bad_number $?
 echo 256 | "$trireme" data decode >out 2>err
 [ $? -eq 5 ] && grep -q "standard input: number 256 at place 0 is no token" err
 check no_such_token $?
+mkdir limited
+(ulimit -f 4; exec "$trireme" data tokenize "$reference/kjv.txt" -o limited/x.h5) >out 2>err
+[ $? -eq 4 ] && grep -q "limited/x.h5: writing failed at byte [0-9]*: File too large" err && [ -z "$(ls limited)" ]
+check limited_file_size $?
 if [ -w /dev/full ]; then
   "$trireme" data encode <"$reference/kjv.txt" >/dev/full 2>err
   [ $? -eq 4 ] && grep -q "standard output cannot be written" err
