@@ -42,7 +42,10 @@ tri_vector_sources = \
   src/device/cpu/vector/elementwise.c \
   src/device/cpu/vector/embedding.c \
   src/device/cpu/vector/gelu.h \
-  src/device/cpu/vector/gemm_kernels.c \
+  src/device/cpu/vector/gemm_f32.c \
+  src/device/cpu/vector/gemm_finish.h \
+  src/device/cpu/vector/gemm_slot.h \
+  src/device/cpu/vector/gemm_tile.h \
   src/device/cpu/vector/layernorm.c
 
 noinst_LIBRARIES += libtrireme_vector_baseline.a
@@ -57,4 +60,11 @@ libtrireme_vector_avx2_a_SOURCES = $(tri_vector_sources)
 libtrireme_vector_avx2_a_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=avx2 -march=x86-64-v3
 libtrireme_vector_avx512_a_SOURCES = $(tri_vector_sources)
 libtrireme_vector_avx512_a_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=avx512 -march=x86-64-v4
+
+# Only the matrix products use the machine's bf16 units.
+noinst_LIBRARIES += libtrireme_vector_avx512_bf16.a
+TRI_ISA_LIBS += libtrireme_vector_avx512_bf16.a
+libtrireme_vector_avx512_bf16_a_SOURCES = src/device/cpu/vector/gemm_bf16.c
+libtrireme_vector_avx512_bf16_a_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=avx512_bf16 -march=x86-64-v4 \
+  -mavx512bf16
 endif

@@ -38,3 +38,8 @@ tests_device_libvector_pieces_avx2_a_CFLAGS = $(libtrireme_vector_avx2_a_CFLAGS)
 tests_device_libvector_pieces_avx512_a_SOURCES = tests/device/vector_pieces.c
 tests_device_libvector_pieces_avx512_a_CFLAGS = $(libtrireme_vector_avx512_a_CFLAGS)
 endif
+
+check_PROGRAMS += \
+  tests/device/gemm_bf16_test
+tests_device_gemm_bf16_test_SOURCES = tests/device/gemm_bf16_test.c src/device/cpu/vector/gemm_bf16.c
+tests_device_gemm_bf16_test_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=widened

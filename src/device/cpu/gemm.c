@@ -49,13 +49,14 @@ static plan make_plan(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
   plan p = {.kernels = kernels, .gemm = gemm};
   p.macro_rows = part_size(gemm->M, MACRO_ROWS, kernels->panel_rows);
   p.macro_columns = part_size(gemm->N, MACRO_COLUMNS, kernels->panel_columns);
-  p.k_block = part_size(gemm->K, kernels->k_block, 8);
+  p.k_block = part_size(gemm->K, kernels->depth * kernels->per_slot, 16);
+  const int64_t depth = ceil_div(p.k_block, kernels->per_slot);
   p.task_rows = part_size(p.macro_rows, kernels->m_block, kernels->panel_rows);
   p.task_columns = part_size(p.macro_columns, TASK_COLUMNS, kernels->panel_columns);
   p.a_width = PACK_WIDTH / kernels->panel_rows * kernels->panel_rows;
   p.b_width = PACK_WIDTH / kernels->panel_columns * kernels->panel_columns;
-  p.a_floats = padded(p.macro_rows * p.k_block);
-  p.b_floats = padded(p.macro_columns * p.k_block);
+  p.a_floats = padded(p.macro_rows * depth);
+  p.b_floats = padded(p.macro_columns * depth);
   p.c_floats = gemm->c_dtype == TRI_DTYPE_F32 ? 0 : padded(p.macro_rows * p.macro_columns);
   p.bias_floats = padded(gemm->bias == NULL ? p.macro_columns : gemm->N);
   return p;
@@ -90,6 +91,7 @@ static void place(plan *p, float *scratch)
 typedef struct block {
   int64_t i, j, k;                   // where it begins
   int64_t n_rows, n_columns, length; // how far it goes
+  int64_t depth;                     // slots of the summed dimension
 } block;
 
 static tri_gemm_operand moved(tri_gemm_operand operand, int64_t i, int64_t j)
@@ -104,10 +106,10 @@ static void pack_a(const plan *p, const block *at, int64_t first, int64_t width)
 {
   const tri_gemm *gemm = p->gemm;
   const int64_t i = at->i + first;
-  float *packed = p->a + first * at->length;
+  float *packed = p->a + first * at->depth;
   p->kernels->pack_a(packed, moved(gemm->a, i, at->k), width, at->length);
   if (gemm->a_sums != NULL && at->j == 0)
-    p->kernels->sum_a(gemm->a_sums + i, packed, width, at->length);
+    p->kernels->sum_a(gemm->a_sums + i, packed, width, at->depth);
 }
 
 // Columns of B, packed as rows of its transpose.
@@ -115,7 +117,7 @@ static void pack_b(const plan *p, const block *at, int64_t first, int64_t width)
 {
   const tri_gemm_operand b = moved(p->gemm->b, at->k, at->j + first);
   const tri_gemm_operand transpose = {b.at, b.column, b.row, b.dtype};
-  p->kernels->pack_b(p->b + first * at->length, transpose, width, at->length);
+  p->kernels->pack_b(p->b + first * at->depth, transpose, width, at->length);
 }
 
 static void finish_task(const plan *p, const block *at, const float *c, int64_t ldc, int64_t i,
@@ -144,7 +146,7 @@ static void run_task(const plan *p, const block *at, int64_t task)
   float *c = is_f32 ? (float *)gemm->c + (at->i + i) * ldc + at->j + j : p->c + i * ldc + j;
   const bool from_c = at->k > 0 || gemm->add;
   const float *init = from_c ? c : p->bias + (at->j + j) * p->bias_step;
-  p->kernels->multiply(c, ldc, p->a + i * at->length, p->b + j * at->length, m, n, at->length, init,
+  p->kernels->multiply(c, ldc, p->a + i * at->depth, p->b + j * at->depth, m, n, at->depth, init,
                        from_c ? ldc : 0);
 
   const bool is_last = at->k + at->length == gemm->K;
@@ -183,12 +185,14 @@ void tri_gemm_run(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_t
   for (int64_t j = 0; j < gemm->N; j += p.macro_columns)
     for (int64_t i = 0; i < gemm->M; i += p.macro_rows)
       for (int64_t k = 0; k < gemm->K; k += p.k_block) {
-        const block at = {i,
-                          j,
-                          k,
-                          min64(p.macro_rows, gemm->M - i),
-                          min64(p.macro_columns, gemm->N - j),
-                          min64(p.k_block, gemm->K - k)};
+        const int64_t length = min64(p.k_block, gemm->K - k);
+        const block at = {.i = i,
+                          .j = j,
+                          .k = k,
+                          .n_rows = min64(p.macro_rows, gemm->M - i),
+                          .n_columns = min64(p.macro_columns, gemm->N - j),
+                          .length = length,
+                          .depth = ceil_div(length, kernels->per_slot)};
         run_block(&p, &at);
       }
 }

@@ -34,24 +34,27 @@ typedef struct tri_gemm {
   float *a_sums;    // NULL, or (M): adds the sums of the rows of A
 } tri_gemm;
 
-// The parts that exist once for each instruction set.
+// The parts that exist once for each instruction set and kind of slot. A slot is the four bytes
+// that lie beside each other in a packed panel: one f32, or two bf16 of the summed dimension.
 typedef struct tri_gemm_kernels {
   int panel_rows, panel_columns; // of the tile of C in registers: panels of A and B are so wide
-  int64_t k_block;               // a panel of B of this length stays in the first-level cache
-  int64_t m_block;               // so many rows of packed A stay in the second-level cache
+  int per_slot;                  // elements in a slot: 1, or 2: both operands are bf16
+  int64_t depth;                 // slots of a panel of B that stay in the first-level cache
+  int64_t m_block;               // rows of packed A that stay in the second-level cache
 
-  // Packs rows [0, width) and columns [0, k) of an operand, as f32, into panels one after another:
-  // element (r, j) of a panel to j * panel width + r, zeros where the last panel has no row.
+  // Packs rows [0, width) and columns [0, k) of an operand into panels one after another: slot s
+  // of row r of a panel to s * panel width + r, zeros where the last panel has no row and the last
+  // slot no element.
   void (*pack_a)(float *packed, tri_gemm_operand a, int64_t width, int64_t k);
   void (*pack_b)(float *packed, tri_gemm_operand b, int64_t width, int64_t k);
 
   // sums[r] += the sum of row r of packed A, r < width.
-  void (*sum_a)(float *sums, const float *packed, int64_t width, int64_t k);
+  void (*sum_a)(float *sums, const float *packed, int64_t width, int64_t depth);
 
-  // c (m, n) = A B + init, from panels of A and of B, each k long. Row i of init is at init + i *
-  // init_row; it may be c.
+  // c (m, n) = A B + init, from panels of A and of B, each `depth` slots long. Row i of init is at
+  // init + i * init_row; it may be c.
   void (*multiply)(float *c, int64_t ldc, const float *a, const float *b, int64_t m, int64_t n,
-                   int64_t k, const float *init, int64_t init_row);
+                   int64_t depth, const float *init, int64_t init_row);
 
   // What is left to do with one row of n finished sums: out = sums * GELU'(pre) rounded to dtype,
   // gelu = GELU(out). out may be sums.
@@ -59,8 +62,8 @@ typedef struct tri_gemm_kernels {
                  tri_dtype dtype);
 } tri_gemm_kernels;
 
-extern const tri_gemm_kernels tri_gemm_kernels_baseline, tri_gemm_kernels_avx2,
-    tri_gemm_kernels_avx512;
+extern const tri_gemm_kernels tri_gemm_f32_baseline, tri_gemm_f32_avx2, tri_gemm_f32_avx512;
+extern const tri_gemm_kernels tri_gemm_bf16_avx512_bf16;
 
 // Floats of scratch that a product of this size needs.
 size_t tri_gemm_scratch_floats(const tri_gemm_kernels *kernels, const tri_gemm *gemm);

@@ -6,7 +6,7 @@
 #include "trireme/base/memory.h"
 
 struct tri_cpu_linear {
-  const tri_gemm_kernels *kernels;
+  const tri_gemm_kernels *f32, *bf16; // for operands of these types
   int n_threads;
   tri_cpu_block *blocks; // holds the scratch
   float *scratch;        // for the largest product so far
@@ -81,10 +81,21 @@ static tri_status grow(tri_cpu_linear *linear, size_t floats)
   return TRI_OK;
 }
 
+static const tri_gemm_kernels *kernels_for(const tri_cpu_linear *linear, const tri_gemm *gemm)
+{
+  return gemm->a.dtype == TRI_DTYPE_BF16 ? linear->bf16 : linear->f32;
+}
+
+static tri_status reserve(tri_cpu_linear *linear, const tri_gemm *gemm)
+{
+  TRI_CALL(grow(linear, tri_gemm_scratch_floats(kernels_for(linear, gemm), gemm)));
+  return TRI_OK;
+}
+
 static tri_status run(tri_cpu_linear *linear, const tri_gemm *gemm)
 {
-  TRI_CALL(grow(linear, tri_gemm_scratch_floats(linear->kernels, gemm)));
-  tri_gemm_run(linear->kernels, gemm, linear->n_threads, linear->scratch);
+  TRI_CALL(reserve(linear, gemm));
+  tri_gemm_run(kernels_for(linear, gemm), gemm, linear->n_threads, linear->scratch);
   return TRI_OK;
 }
 
@@ -101,7 +112,7 @@ static tri_status linear_prepare(struct tri_stream *stream, int64_t N, int64_t I
   // With a bias the scratch is larger; which one does not matter here.
   products[0].bias = linear;
   for (int i = 0; i < 3; i++)
-    TRI_CALL(grow(linear, tri_gemm_scratch_floats(linear->kernels, &products[i])));
+    TRI_CALL(reserve(linear, &products[i]));
   return TRI_OK;
 }
 
@@ -153,16 +164,18 @@ static tri_status linear_backward_weight(struct tri_stream *stream, float *dw, f
 
 // --- set-up
 
-static const tri_gemm_kernels *kernels_of(tri_cpu_isa isa)
+// Without bf16 units bf16 is widened when packed, which is exact, and the products are those of
+// f32.
+static void choose_kernels(tri_cpu_linear *linear, tri_cpu_isa isa)
 {
-  switch (isa) {
+  linear->f32 = linear->bf16 = &tri_gemm_f32_baseline;
 #ifdef TRI_HAVE_X86
-  case TRI_CPU_AVX512:
-  case TRI_CPU_AVX512_BF16: return &tri_gemm_kernels_avx512;
-  case TRI_CPU_AVX2: return &tri_gemm_kernels_avx2;
+  if (isa >= TRI_CPU_AVX2) linear->f32 = linear->bf16 = &tri_gemm_f32_avx2;
+  if (isa >= TRI_CPU_AVX512) linear->f32 = linear->bf16 = &tri_gemm_f32_avx512;
+  if (isa >= TRI_CPU_AVX512_BF16) linear->bf16 = &tri_gemm_bf16_avx512_bf16;
+#else
+  (void)isa;
 #endif
-  default: return &tri_gemm_kernels_baseline;
-  }
 }
 
 tri_status tri_cpu_linear_create(tri_kernels *table, tri_cpu_isa isa, int n_threads,
@@ -170,7 +183,7 @@ tri_status tri_cpu_linear_create(tri_kernels *table, tri_cpu_isa isa, int n_thre
 {
   tri_cpu_linear *linear = NULL;
   TRI_CALL(TRI_NEW(TRI_MODULE_DEVICE, 1, &linear));
-  linear->kernels = kernels_of(isa);
+  choose_kernels(linear, isa);
   linear->n_threads = n_threads;
   table->linear_prepare = linear_prepare;
   table->linear_forward = linear_forward;
