@@ -9,7 +9,6 @@ libtrireme_a_SOURCES += \
   src/ckpt/pieces.c \
   src/ckpt/save.c \
   src/ckpt/shard.c \
-  src/ckpt/shard_error.c \
   src/ckpt/split_chunks.c \
   src/ckpt/state_digest.c \
   src/ckpt/steady_file.c

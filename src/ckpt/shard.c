@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "ckpt/pieces.h"
-#include "ckpt/shard_error.h"
 #include "ckpt/steady_file.h"
+#include "trireme/base/hdf5_error.h"
 #include "trireme/base/memory.h"
 
 struct tri_shard_writer {
@@ -79,8 +79,9 @@ tri_status tri_shard_writer_create(const char *path, tri_shard_writer **out)
   memcpy(writer->path, path, strlen(path) + 1);
   TRI_CALL_GOTO(err_free, tri_steady_file_create(path, &writer->file, &access));
   writer->hdf5 = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+  if (writer->hdf5 < 0) status = TRI_ERROR_HDF5(TRI_ERR_IO, "%s: cannot be made", path);
   (void)H5Pclose(access);
-  TRI_CALL_HDF5_GOTO(err_close, TRI_ERR_IO, path, "cannot be made", writer->hdf5);
+  if (status != TRI_OK) goto err_close;
   *out = writer;
   return TRI_OK;
 
@@ -167,22 +168,22 @@ tri_status tri_shard_write(tri_shard_writer *writer, const tri_ckpt_state *state
   tri_status status = TRI_OK;
   const tri_ckpt_array *array = &state->arrays[index];
   const hid_t dataset = make_dataset(writer->hdf5, array, piece);
-  TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, writer->path, array->name, dataset);
-  TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, writer->path, array->name, describe(dataset, array, piece));
+  TRI_CHECK_HDF5_GOTO(done, dataset >= 0, TRI_ERR_IO, "%s: %s", writer->path, array->name);
+  TRI_CHECK_HDF5_GOTO(done, describe(dataset, array, piece) >= 0, TRI_ERR_IO, "%s: %s",
+                      writer->path, array->name);
   tri_slabs slabs;
   tri_box slab;
   tri_slabs_begin(&slabs, piece, tri_dtype_size(array->dtype), TRI_STAGING_BYTES);
   while (tri_slabs_next(&slabs, &slab)) {
     TRI_CALL_GOTO(done, state->fetch(state->user, index, &slab, staging));
-    TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, writer->path, array->name,
-                       transfer(dataset, array, piece, &slab, staging, NULL));
+    TRI_CHECK_HDF5_GOTO(done, transfer(dataset, array, piece, &slab, staging, NULL) >= 0,
+                        TRI_ERR_IO, "%s: %s", writer->path, array->name);
     TRI_CALL_GOTO(done, tri_steady_file_check(writer->path, &writer->file));
   }
 
 done:
   if (dataset >= 0 && H5Dclose(dataset) < 0 && status == TRI_OK)
-    status =
-        tri_shard_error_set(TRI_ERR_IO, __func__, __FILE__, __LINE__, writer->path, array->name);
+    status = TRI_ERROR_HDF5(TRI_ERR_IO, "%s: %s", writer->path, array->name);
   return status;
 }
 
@@ -191,9 +192,7 @@ tri_status tri_shard_writer_close(tri_shard_writer **writer)
   if (*writer == NULL) return TRI_OK;
   tri_shard_writer *w = *writer;
   tri_status status = TRI_OK;
-  if (H5Fclose(w->hdf5) < 0)
-    status =
-        tri_shard_error_set(TRI_ERR_IO, __func__, __FILE__, __LINE__, w->path, "cannot be closed");
+  if (H5Fclose(w->hdf5) < 0) status = TRI_ERROR_HDF5(TRI_ERR_IO, "%s: cannot be closed", w->path);
   const tri_status finished = tri_steady_file_finish(w->path, &w->file);
   TRI_FREE(writer);
   return finished != TRI_OK ? finished : status;
@@ -210,13 +209,14 @@ tri_status tri_shard_reader_open(const char *path, tri_shard_reader **out)
   TRI_CHECK_GOTO(err_free, strlen(path) < sizeof reader->path, TRI_ERR_IO, "%s: path is too long",
                  path);
   memcpy(reader->path, path, strlen(path) + 1);
-  tri_shard_quiet();
-  TRI_CALL_HDF5_GOTO(err_free, TRI_ERR_IO, path, "no HDF5 access list",
-                     access = H5Pcreate(H5P_FILE_ACCESS));
-  TRI_CALL_HDF5_GOTO(done, TRI_ERR_IO, path, "no HDF5 access list",
-                     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG));
-  TRI_CALL_HDF5_GOTO(done, TRI_ERR_FORMAT, path, "is no HDF5 file that can be read",
-                     reader->hdf5 = H5Fopen(path, H5F_ACC_RDONLY, access));
+  tri_hdf5_quiet();
+  access = H5Pcreate(H5P_FILE_ACCESS);
+  TRI_CHECK_HDF5_GOTO(err_free, access >= 0, TRI_ERR_IO, "%s: no HDF5 access list", path);
+  TRI_CHECK_HDF5_GOTO(done, H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) >= 0, TRI_ERR_IO,
+                      "%s: no HDF5 access list", path);
+  reader->hdf5 = H5Fopen(path, H5F_ACC_RDONLY, access);
+  TRI_CHECK_HDF5_GOTO(done, reader->hdf5 >= 0, TRI_ERR_FORMAT,
+                      "%s: is no HDF5 file that can be read", path);
   *out = reader;
 
 done:
@@ -279,15 +279,15 @@ tri_status tri_shard_read(tri_shard_reader *reader, const tri_ckpt_state *state,
   TRI_CHECK(links_are_hard(reader->hdf5, array->name), TRI_ERR_FORMAT,
             "%s: holds no dataset '%s', or only a link to one", reader->path, array->name);
   const hid_t dataset = H5Dopen2(reader->hdf5, array->name, H5P_DEFAULT);
-  TRI_CALL_HDF5_GOTO(done, TRI_ERR_FORMAT, reader->path, array->name, dataset);
+  TRI_CHECK_HDF5_GOTO(done, dataset >= 0, TRI_ERR_FORMAT, "%s: %s", reader->path, array->name);
   TRI_CHECK_GOTO(done, is_as_promised(dataset, array, piece), TRI_ERR_FORMAT,
                  "%s: dataset '%s' has not the type, extents or layout that the manifest promises",
                  reader->path, array->name);
   tri_slabs slabs;
   tri_slabs_begin(&slabs, &common, tri_dtype_size(array->dtype), TRI_STAGING_BYTES);
   while (tri_slabs_next(&slabs, &slab)) {
-    TRI_CALL_HDF5_GOTO(done, TRI_ERR_FORMAT, reader->path, array->name,
-                       transfer(dataset, array, piece, &slab, NULL, staging));
+    TRI_CHECK_HDF5_GOTO(done, transfer(dataset, array, piece, &slab, NULL, staging) >= 0,
+                        TRI_ERR_FORMAT, "%s: %s", reader->path, array->name);
     TRI_CALL_GOTO(done, state->store(state->user, index, &slab, staging));
   }
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ckpt/shard_error.h"
+#include "trireme/base/hdf5_error.h"
 
 // HDF5 1.14 moved the interface of drivers to a header of its own and numbered it.
 #if H5_VERSION_GE(1, 13, 0)
@@ -149,15 +149,15 @@ tri_status tri_steady_file_create(const char *path, tri_steady_file *file, hid_t
   tri_status status = TRI_OK;
   hid_t driver = -1, list = -1;
   const tri_steady_file *info = file;
-  tri_shard_quiet();
+  tri_hdf5_quiet();
   *file = (tri_steady_file){.fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644)};
   TRI_CHECK(file->fd >= 0, TRI_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
-  TRI_CALL_HDF5_GOTO(err_close, TRI_ERR_IO, path, "no HDF5 driver",
-                     driver = H5FDregister(&driver_class));
-  TRI_CALL_HDF5_GOTO(err_close, TRI_ERR_IO, path, "no HDF5 access list",
-                     list = H5Pcreate(H5P_FILE_ACCESS));
-  TRI_CALL_HDF5_GOTO(err_close, TRI_ERR_IO, path, "no HDF5 access list",
-                     H5Pset_driver(list, driver, &info));
+  driver = H5FDregister(&driver_class);
+  TRI_CHECK_HDF5_GOTO(err_close, driver >= 0, TRI_ERR_IO, "%s: no HDF5 driver", path);
+  list = H5Pcreate(H5P_FILE_ACCESS);
+  TRI_CHECK_HDF5_GOTO(err_close, list >= 0, TRI_ERR_IO, "%s: no HDF5 access list", path);
+  TRI_CHECK_HDF5_GOTO(err_close, H5Pset_driver(list, driver, &info) >= 0, TRI_ERR_IO,
+                      "%s: no HDF5 access list", path);
   // The list and the files opened through it keep the driver alive.
   (void)H5FDunregister(driver);
   *access = list;

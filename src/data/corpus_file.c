@@ -2,13 +2,14 @@
 #include "data/corpus_file.h"
 
 #include <errno.h>
+#include <hdf5.h>
 #include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "data/hdf5_error.h"
+#include "trireme/base/hdf5_error.h"
 
 static const char FORMAT[] = "trireme-corpus";
 static const char *const group_names[2] = {"train", "validation"};
@@ -184,8 +185,7 @@ static tri_status create_in_memory(const char *path, tri_corpus_shape *shape, in
   TRI_CALL_GOTO(done, fill_file(path, file, shape));
 done:
   if (file >= 0 && H5Fclose(file) < 0 && status == TRI_OK)
-    TRI_CHECK_HDF5_GOTO(closed, false, TRI_ERR_IO, "%s: its headers cannot be made", path);
-closed:
+    status = TRI_ERROR_HDF5(TRI_ERR_IO, "%s: its headers cannot be made", path);
   if (access >= 0) H5Pclose(access);
   return status;
 }

@@ -16,8 +16,6 @@ libtrireme_a_SOURCES += \
   src/data/corpus_write.h \
   src/data/encoder.c \
   src/data/encoder.h \
-  src/data/hdf5_error.c \
-  src/data/hdf5_error.h \
   src/data/loader.c \
   src/data/pretokenizer.c \
   src/data/pretokenizer.h \

@@ -1,5 +1,8 @@
-#include "data/hdf5_error.h"
+#include "trireme/base/hdf5_error.h"
 
+#include <hdf5.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,15 +33,23 @@ static void write_reason(const reason_text *text, const char *description)
            why);
 }
 
+// The innermost entry is the first of an upward walk.
 static herr_t keep_first(unsigned place, const H5E_error2_t *entry, void *data)
 {
   if (place == 0 && entry->desc != NULL) write_reason(data, entry->desc);
   return 0;
 }
 
-void tri_hdf5_reason(char *buffer, size_t size)
+tri_status tri_hdf5_error_set(tri_status code, const char *function, const char *file, int line,
+                              const char *format, ...)
 {
-  reason_text text = {buffer, size};
-  snprintf(buffer, size, "unknown reason");
+  char reason[256] = "unknown reason", message[PATH_MAX + 256];
+  reason_text text = {reason, sizeof reason};
+  va_list arguments;
   (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &text);
+  (void)H5Eclear2(H5E_DEFAULT);
+  va_start(arguments, format);
+  (void)vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  return tri_error_set(code, function, file, line, "%s: %s", message, reason);
 }
