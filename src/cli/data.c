@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +39,6 @@ static tri_status tokenize(const data_arguments *arguments)
             "data tokenize wants --output: the corpus to write");
   if (arguments->validation != NULL)
     TRI_CALL(tri_cli_number("--validation", arguments->validation, 0, 0.99, &validation));
-  // A file above the limit of its size is an error like any other, not the end of the program.
-  signal(SIGXFSZ, SIG_IGN);
   TRI_CALL(open_tokenizer(arguments, &tokenizer));
   const tri_status status = tri_corpus_build(arguments->words, arguments->n_words, tokenizer,
                                              validation, arguments->output);

@@ -1,4 +1,5 @@
 // trireme COMMAND …: finds the command, runs it, and turns its status into the exit code.
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,8 @@ static tri_status dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+  // A file above the limit of its size is an error like any other, not the end of the program.
+  signal(SIGXFSZ, SIG_IGN);
   tri_status status = dispatch(argc, argv);
   if (fflush(stdout) != 0 && status == TRI_OK)
     status = TRI_ERROR(TRI_ERR_IO, "standard output cannot be written");

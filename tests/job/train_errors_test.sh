@@ -25,6 +25,23 @@ touch file
 expect_error unwritable_folder 2 4 "file" job.yaml run.dir=file/run
 expect_error context_too_long 1 3 "sample" job.yaml run.dir=e11 model.context=200000 train.context=190000 model.width=2 model.heads=1
 
+# A limit on the size of files (ulimit -f, in blocks of 512 bytes) is an error like a full disk, not the end by a signal. The
+# launcher, and shared memory between ranks, live in files too: they stay outside of the limit.
+limited() { # name, blocks, text wanted, arguments …
+  name=$1 blocks=$2 text=$3
+  shift 3
+  mpirun -n 2 --mca btl self,tcp sh -c 'ulimit -f "$0" && exec "$@"' "$blocks" "$trireme" run "$@" >out 2>&1
+  code=$?
+  if [ $code -eq 4 ] && grep -qF "$text" out && grep -qF "File too large" out; then ok "$name"; else
+    bad "$name" "exit code $code:"
+    cat out
+  fi
+}
+limited file_limit_at_a_checkpoint 100 l1/checkpoints/ job.yaml run.dir=l1 train.steps=2
+[ -z "$(ls -A l1/checkpoints)" ] && ok nothing_left_at_the_limit || bad nothing_left_at_the_limit "$(ls -A l1/checkpoints)"
+limited file_limit_in_the_metrics 40 l2/metrics.jsonl: job.yaml run.dir=l2 train.steps=1000 train.validate_every=0 \
+  train.global_batch=4 model.layers=1 model.heads=1 model.width=4 model.context=8
+
 # A full disk while a checkpoint is written: the earlier one stays, and the run goes on from it when there is room.
 if mkdir small && mount -t tmpfs -o size=700k tmpfs small 2>/dev/null; then
   trap 'umount small; rm -rf "$TRI_SCRATCH"' EXIT
