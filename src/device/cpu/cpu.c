@@ -21,11 +21,12 @@ static void cpu_close(tri_device *device)
 static void cpu_get_facts(const tri_device *device, tri_device_facts *out)
 {
   const tri_cpu_device *cpu = (const tri_cpu_device *)device;
-  // bf16_native stays false: every entry of today widens bf16 to f32 before it multiplies.
   *out = (tri_device_facts){.name = "cpu",
                             .description = cpu->description,
                             .isa = tri_cpu_isa_name(cpu->isa),
                             .n_threads = cpu->n_threads,
+                            // The linear layers; attention widens bf16 before it multiplies.
+                            .bf16_native = cpu->isa == TRI_CPU_AVX512_BF16,
                             .host_memory = true};
   // Opening has shown that the system says how much there is.
   if (tri_cpu_memory_available(&out->memory_bytes, &out->memory_free_bytes) != TRI_OK)
