@@ -1,8 +1,8 @@
 // The CPU backend's parts: private to src/device.
 //
 // The kernel table is filled in layers: the reference first (complete, double accumulation, the
-// specification), then the entries written with vectors for the chosen instruction set, then
-// oneDNN's matrix products.
+// specification), then the entries written with vectors for the chosen instruction set, then the
+// matrix products of gemm.h.
 #pragma once
 
 #include "device/device_operations.h"
@@ -38,8 +38,8 @@ void tri_cpu_reference_kernels(tri_kernels *table);
 // Overrides the entries that have a vector version for this instruction set (all but linear_*).
 void tri_cpu_vector_kernels(tri_kernels *table, tri_cpu_isa isa);
 
-// Overrides linear_* with oneDNN, limited to this instruction set; the plan cache is *out, owned by
-// the device. The entries find it through their stream's device.
+// Overrides linear_* with the products of gemm.h for this instruction set; *out holds their
+// scratch, owned by the device. The entries find it through their stream's device.
 TRI_MUST_CHECK tri_status tri_cpu_linear_create(tri_kernels *table, tri_cpu_isa isa, int n_threads,
                                                 tri_cpu_linear **out);
 void tri_cpu_linear_destroy(tri_cpu_linear **linear);

@@ -6,7 +6,9 @@
 // both lie in the last-level cache, and packing is a thousandth of the work.
 enum { MACRO_ROWS = 3072, MACRO_COLUMNS = 3072 };
 // Columns of C that one thread multiplies, and rows of A or columns of B that it packs, at a time.
-enum { TASK_COLUMNS = 384, PACK_WIDTH = 96 };
+enum { TASK_COLUMNS = 384, PACK_WIDTH = 96, TASKS_PER_THREAD = 4 };
+// Products of fewer multiplications are done before other threads wake.
+static const int64_t SMALL_PRODUCT = 1 << 18;
 
 static int64_t min64(int64_t a, int64_t b)
 {
@@ -154,6 +156,11 @@ static void run_task(const plan *p, const block *at, int64_t task)
     finish_task(p, at, c, ldc, i, j, m, n);
 }
 
+static int64_t n_tasks_of(const plan *p, int64_t n_rows, int64_t n_columns)
+{
+  return ceil_div(n_rows, p->task_rows) * ceil_div(n_columns, p->task_columns);
+}
+
 // All threads: pack, meet, multiply, meet.
 static void run_block(const plan *p, const block *at)
 {
@@ -169,17 +176,35 @@ static void run_block(const plan *p, const block *at)
       pack_b(p, at, first, min64(p->b_width, at->n_columns - first));
     }
   }
-  const int64_t n_tasks =
-      ceil_div(at->n_rows, p->task_rows) * ceil_div(at->n_columns, p->task_columns);
+  const int64_t n_tasks = n_tasks_of(p, at->n_rows, at->n_columns);
 #pragma omp for schedule(dynamic)
   for (int64_t task = 0; task < n_tasks; task++)
     run_task(p, at, task);
+}
+
+// Smaller tasks, until each thread has a few: large ones use the caches best, but the last to end
+// keeps the others waiting. No sum is cut, so this moves no bit.
+static void cut_for_threads(plan *p, int n_threads)
+{
+  const int panel_rows = p->kernels->panel_rows, panel_columns = p->kernels->panel_columns;
+  const int64_t wanted = n_threads == 1 ? 1 : TASKS_PER_THREAD * (int64_t)n_threads;
+  while (n_tasks_of(p, p->macro_rows, p->macro_columns) < wanted) {
+    if (p->task_columns > 4 * panel_columns) {
+      p->task_columns = part_size(p->task_columns, p->task_columns / 2, panel_columns);
+    } else if (p->task_rows > 8 * panel_rows) {
+      p->task_rows = part_size(p->task_rows, p->task_rows / 2, panel_rows);
+    } else {
+      return;
+    }
+  }
 }
 
 void tri_gemm_run(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_threads,
                   float *scratch)
 {
   plan p = make_plan(kernels, gemm);
+  if (gemm->M * gemm->N < SMALL_PRODUCT / gemm->K) n_threads = 1;
+  cut_for_threads(&p, n_threads);
   place(&p, scratch);
 #pragma omp parallel num_threads(n_threads)
   for (int64_t j = 0; j < gemm->N; j += p.macro_columns)

@@ -81,46 +81,58 @@ V_INLINE void pack_rows(float *packed, tri_gemm_operand a, int64_t width, int64_
   pack_rest(packed, a, width, whole, depth, k, panel, dtype);
 }
 
-// Slots [s, end) of one panel whose columns are contiguous.
-V_INLINE void pack_columns(float *packed, tri_gemm_operand a, int64_t width, int64_t s, int64_t end,
-                           int64_t k, const int panel, tri_dtype dtype)
-{
-  const int64_t whole = width < panel ? s : end * PER_SLOT <= k ? end : end - 1;
-  const int64_t ahead = (end - s) * PER_SLOT;
-  int64_t c = s;
-  for (; c < whole; c++) {
-    const int64_t at = c * PER_SLOT * a.column;
-    prefetch(a.at, at + ahead * a.column, dtype);
-#pragma GCC unroll 8
-    for (int r = 0; r < panel; r += 4) {
-      const v4 x = slots_of_columns(a.at, at + r, a.column, dtype);
-      memcpy(packed + c * panel + r, &x, sizeof x);
-    }
-  }
-  pack_rest(packed, a, width, c, end, k, panel, dtype);
-}
-
 V_INLINE tri_gemm_operand from_row(tri_gemm_operand a, int64_t i, tri_dtype dtype)
 {
   a.at = (const char *)a.at + (size_t)(i * a.row) * tri_dtype_size(dtype);
   return a;
 }
 
-// Where columns are contiguous, a few slots of all panels, then the next: what was read for one
-// panel is still in the first-level cache for its neighbour.
+// Slots [s, end) of a few whole panels whose columns are contiguous: all of a cache line is used
+// at once.
+V_INLINE void pack_columns(float *packed, tri_gemm_operand a, int64_t n_panels, int64_t s,
+                           int64_t end, int64_t depth, const int panel, tri_dtype dtype)
+{
+  const int64_t ahead = (end - s) * PER_SLOT * a.column;
+  for (; s < end; s++) {
+    const int64_t at = s * PER_SLOT * a.column;
+    prefetch(a.at, at + ahead, dtype);
+    prefetch(a.at, at + ahead + (PER_SLOT - 1) * a.column, dtype);
+    for (int64_t i = 0; i < n_panels; i++) {
+#pragma GCC unroll 8
+      for (int r = 0; r < panel; r += 4) {
+        const v4 x = slots_of_columns(a.at, at + i * panel + r, a.column, dtype);
+        memcpy(packed + (i * depth + s) * panel + r, &x, sizeof x);
+      }
+    }
+  }
+}
+
+// A run of slots of a few panels, of the next few panels, then the next run.
+V_INLINE void pack_by_columns(float *packed, tri_gemm_operand a, int64_t width, int64_t depth,
+                              int64_t k, const int panel, tri_dtype dtype)
+{
+  const int64_t whole = k / PER_SLOT, few = panel < LINE ? 4 : 2;
+  for (int64_t s = 0; s < whole; s += LINE)
+    for (int64_t i = 0; i + panel <= width; i += few * panel) {
+      const int64_t n = (width - i) / panel;
+      pack_columns(packed + i * depth, from_row(a, i, dtype), n < few ? n : few, s,
+                   whole - s < LINE ? whole : s + LINE, depth, panel, dtype);
+    }
+  for (int64_t i = 0; i < width; i += panel)
+    pack_rest(packed + i * depth, from_row(a, i, dtype), width - i, width - i < panel ? 0 : whole,
+              depth, k, panel, dtype);
+}
+
 V_INLINE void pack(float *packed, tri_gemm_operand a, int64_t width, int64_t k, const int panel,
                    tri_dtype dtype)
 {
   const int64_t depth = (k + PER_SLOT - 1) / PER_SLOT;
-  if (a.column == 1) {
-    for (int64_t i = 0; i < width; i += panel)
-      pack_rows(packed + i * depth, from_row(a, i, dtype), width - i, depth, k, panel, dtype);
+  if (a.column != 1) {
+    pack_by_columns(packed, a, width, depth, k, panel, dtype);
     return;
   }
-  for (int64_t s = 0; s < depth; s += LINE)
-    for (int64_t i = 0; i < width; i += panel)
-      pack_columns(packed + i * depth, from_row(a, i, dtype), width - i, s,
-                   depth - s < LINE ? depth : s + LINE, k, panel, dtype);
+  for (int64_t i = 0; i < width; i += panel)
+    pack_rows(packed + i * depth, from_row(a, i, dtype), width - i, depth, k, panel, dtype);
 }
 
 // Four partial sums by slot modulo 4, of four rows.
