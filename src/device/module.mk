@@ -21,6 +21,8 @@ libtrireme_a_SOURCES += \
   src/device/cpu/linear.c \
   src/device/cpu/memory.c \
   src/device/cpu/memory.h \
+  src/device/cpu/memory_limits.c \
+  src/device/cpu/memory_limits.h \
   src/device/cpu/reference.c \
   src/device/cpu/reference.h \
   src/device/cpu/residual.c \

@@ -13,6 +13,7 @@ EXTRA_DIST += \
 check_PROGRAMS += \
   tests/device/device_test \
   tests/device/gradient_test \
+  tests/device/memory_limits_test \
   tests/device/reference_test \
   tests/device/reference_threads_test
 tests_device_reference_threads_test_SOURCES = tests/device/reference_threads_test.c $(KERNEL_CASES)

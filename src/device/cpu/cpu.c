@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/cpu/memory.h"
+#include "device/cpu/memory_limits.h"
 #include "trireme/base/memory.h"
 
 static tri_cpu_device *cpu_of(tri_device *device)
@@ -29,8 +30,10 @@ static void cpu_get_facts(const tri_device *device, tri_device_facts *out)
                             .bf16_native = cpu->isa == TRI_CPU_AVX512_BF16,
                             .host_memory = true};
   // Opening has shown that the system says how much there is.
-  if (tri_cpu_memory_available(&out->memory_bytes, &out->memory_free_bytes) != TRI_OK)
-    tri_error_clear();
+  tri_memory_limits limits = {0};
+  if (tri_memory_limits_read("", &limits) != TRI_OK) tri_error_clear();
+  out->memory_bytes = limits.total_bytes;
+  out->memory_free_bytes = limits.free_bytes;
 }
 
 static tri_status cpu_alloc(tri_device *device, size_t size_bytes, void **out)
@@ -184,13 +187,13 @@ tri_status tri_cpu_open(const tri_device_options *options, tri_device **out)
   tri_cpu_isa isa = TRI_CPU_BASELINE;
   tri_status status = TRI_OK;
   bool tuned = false;
-  size_t total_bytes = 0, free_bytes = 0;
+  tri_memory_limits limits;
   TRI_CALL(choose_isa(options->isa, &isa));
   TRI_CALL(choose_kernels(options->kernels, &tuned));
   TRI_CHECK(options->n_threads >= 0, TRI_ERR_ARGUMENT,
             "cpu.threads is %d: give 1 or more, or 0 for one for each processing unit",
             options->n_threads);
-  TRI_CALL(tri_cpu_memory_available(&total_bytes, &free_bytes));
+  TRI_CALL(tri_memory_limits_read("", &limits));
 
   tri_cpu_device *cpu = NULL;
   TRI_CALL(TRI_NEW(TRI_MODULE_DEVICE, 1, &cpu));

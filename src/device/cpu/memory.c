@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "device/cpu/memory_limits.h"
 #include "trireme/base/memory.h"
 
 struct tri_cpu_block {
@@ -22,35 +23,16 @@ static const size_t PAGE = 4096;
 // at the same time, and then together they overshoot by one slice each and not by a block each.
 static const size_t SLICE = (size_t)64 << 20;
 
-tri_status tri_cpu_memory_available(size_t *total_bytes, size_t *free_bytes)
-{
-  FILE *file = fopen("/proc/meminfo", "r");
-  TRI_CHECK(file != NULL, TRI_ERR_IO,
-            "/proc/meminfo cannot be read: the free memory is not known, mount /proc");
-  size_t total_kib = 0, free_kib = 0;
-  bool has_total = false, has_free = false;
-  char line[256];
-  while (fgets(line, sizeof line, file) != NULL) {
-    has_total = sscanf(line, "MemTotal: %zu kB", &total_kib) == 1 || has_total;
-    has_free = sscanf(line, "MemAvailable: %zu kB", &free_kib) == 1 || has_free;
-  }
-  fclose(file);
-  TRI_CHECK(has_total && has_free, TRI_ERR_IO,
-            "/proc/meminfo has no MemTotal or no MemAvailable: Linux 3.14 or later is needed");
-  *total_bytes = total_kib * 1024;
-  *free_bytes = free_kib * 1024;
-  return TRI_OK;
-}
-
 // `still_wanted` of the `size_bytes` of a block can be touched now.
 static tri_status check_free(size_t still_wanted, size_t size_bytes)
 {
-  size_t total_bytes, free_bytes;
-  TRI_CALL(tri_cpu_memory_available(&total_bytes, &free_bytes));
-  TRI_CHECK(still_wanted <= free_bytes, TRI_ERR_MEMORY,
-            "%zu bytes wanted, %zu bytes still to come, %zu bytes free: make the model or the "
-            "micro-batch smaller, or put fewer ranks on this node",
-            size_bytes, still_wanted, free_bytes);
+  tri_memory_limits limits;
+  TRI_CALL(tri_memory_limits_read("", &limits));
+  TRI_CHECK(
+      still_wanted <= limits.free_bytes, TRI_ERR_MEMORY,
+      "%zu bytes wanted, %zu bytes still to come, %zu bytes free by %s: make the model or the "
+      "micro-batch smaller, put fewer ranks on this node, or ask for more memory",
+      size_bytes, still_wanted, limits.free_bytes, limits.least);
   return TRI_OK;
 }
 
