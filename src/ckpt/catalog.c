@@ -32,12 +32,14 @@ static tri_status check_whole(const char *folder, int64_t step)
   return TRI_OK;
 }
 
-static tri_status find_latest(const char *folder, int64_t *step)
+// The newest whole one of a step below `before`.
+static tri_status find_latest(const char *folder, int64_t before, int64_t *step)
 {
   tri_ckpt_folder scan;
   *step = -1;
   TRI_CALL(tri_ckpt_folder_scan(folder, &scan));
   for (int i = 0; i < scan.n_steps && *step < 0; i++) {
+    if (scan.steps[i] >= before) continue;
     if (check_whole(folder, scan.steps[i]) == TRI_OK) {
       *step = scan.steps[i];
     } else {
@@ -53,12 +55,12 @@ static tri_status find_latest(const char *folder, int64_t *step)
   return TRI_OK;
 }
 
-tri_status tri_ckpt_latest(tri_comm *comm, const char *folder, char *path, size_t path_size,
-                           int64_t *step)
+static tri_status latest_before(tri_comm *comm, const char *folder, int64_t before, char *path,
+                                size_t path_size, int64_t *step)
 {
   int64_t found = -1;
   char full[PATH_MAX] = "";
-  const tri_status looked = tri_comm_rank(comm) == 0 ? find_latest(folder, &found) : TRI_OK;
+  const tri_status looked = tri_comm_rank(comm) == 0 ? find_latest(folder, before, &found) : TRI_OK;
   TRI_CALL(tri_comm_agree(comm, "newest checkpoint", looked));
   TRI_CALL(tri_comm_broadcast(comm, "newest checkpoint", &found, sizeof found, 0));
   tri_status named = TRI_OK;
@@ -70,6 +72,71 @@ tri_status tri_ckpt_latest(tri_comm *comm, const char *folder, char *path, size_
   *step = found;
   return TRI_OK;
 }
+
+tri_status tri_ckpt_latest(tri_comm *comm, const char *folder, char *path, size_t path_size,
+                           int64_t *step)
+{
+  return latest_before(comm, folder, INT64_MAX, path, path_size, step);
+}
+
+// --- the newest that opens
+
+// TRI_OK when the ranks could not open a checkpoint because it is damaged, and for no other reason.
+static tri_status agree_damaged(tri_comm *comm, tri_status opened)
+{
+  int64_t worst = 0;
+  // Ranks that cannot talk have nothing to agree on.
+  if (opened == TRI_ERR_COMM || opened == TRI_ERR_TIMEOUT) return opened;
+  const bool stops = opened != TRI_ERR_PEER && opened != TRI_ERR_FORMAT;
+  const int64_t own = stops ? 2 : opened == TRI_ERR_FORMAT;
+  TRI_CALL(tri_comm_max(comm, "damaged checkpoint", own, &worst));
+  return worst == 1 ? TRI_OK : opened;
+}
+
+// Those newer than `step` that look whole are those that did not open.
+static tri_status set_aside(const char *folder, int64_t step)
+{
+  tri_ckpt_folder scan;
+  char path[PATH_MAX];
+  TRI_CALL(tri_ckpt_folder_scan(folder, &scan));
+  tri_status status = TRI_OK;
+  for (int i = 0; i < scan.n_steps && status == TRI_OK; i++) {
+    if (scan.steps[i] <= step || check_whole(folder, scan.steps[i]) != TRI_OK) continue;
+    status = tri_ckpt_folder_set_aside(folder, scan.steps[i], path, sizeof path);
+    if (status == TRI_OK)
+      tri_log(TRI_LOG_WARN, "the damaged checkpoint of step %lld is now %s",
+              (long long)scan.steps[i], path);
+  }
+  tri_ckpt_folder_clear(&scan);
+  return status;
+}
+
+tri_status tri_ckpt_open_newest(tri_comm *comm, const char *folder, tri_ckpt **out)
+{
+  char path[PATH_MAX];
+  tri_ckpt *ckpt = NULL;
+  int64_t step = -1, before = INT64_MAX;
+  while (ckpt == NULL) {
+    TRI_CALL(latest_before(comm, folder, before, path, sizeof path, &step));
+    if (step < 0) break;
+    const tri_status opened = tri_ckpt_open(comm, path, &ckpt);
+    if (opened == TRI_OK) continue;
+    TRI_CALL(agree_damaged(comm, opened));
+    if (opened == TRI_ERR_FORMAT)
+      tri_log_rank(TRI_LOG_WARN, "checkpoint of step %lld is passed over: %s", (long long)step,
+                   tri_error_message());
+    before = step;
+  }
+  const bool passed_over = before != INT64_MAX && tri_comm_rank(comm) == 0;
+  const tri_status moved = passed_over ? set_aside(folder, step) : TRI_OK;
+  const tri_status status = tri_comm_agree(comm, "damaged checkpoints", moved);
+  if (status != TRI_OK) tri_ckpt_close(&ckpt);
+  TRI_CALL(status);
+  *out = ckpt;
+  return TRI_OK;
+}
+
+// --- retention
 
 // Checkpoints that are not whole do not count; those among the kept ones stay for a look at them.
 static tri_status prune_steps(const char *folder, const tri_ckpt_folder *scan, int keep)

@@ -177,6 +177,17 @@ tri_status tri_ckpt_folder_remove(const char *folder, int64_t step)
   return tri_file_remove(old);
 }
 
+tri_status tri_ckpt_folder_set_aside(const char *folder, int64_t step, char *out, size_t size)
+{
+  char path[PATH_MAX], name[TRI_CKPT_NAME_BYTES];
+  TRI_CALL(tri_ckpt_step_path(folder, step, path, sizeof path));
+  snprintf(name, sizeof name, "damaged-step-%08lld", (long long)step);
+  TRI_CALL(tri_path_join(out, size, folder, name));
+  if (tri_file_exists(out)) TRI_CALL(tri_file_remove(out));
+  TRI_CALL(tri_file_rename(path, out));
+  return tri_file_sync(folder);
+}
+
 static bool is_alive(const char *path)
 {
   const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -2,6 +2,7 @@
 // root alone.
 //
 //   step-00000123                     a committed checkpoint
+//   damaged-step-00000123             set aside: a newer checkpoint that a run could not go on from
 //   .step-00000123.partial-<16 hex>   being written, or being removed; locked (flock) while its run
 //                                     lives
 #pragma once
@@ -44,6 +45,11 @@ TRI_MUST_CHECK tri_status tri_ckpt_folder_commit(const char *folder, const char 
 // Removes the checkpoint of a step: it loses its name first, so that half a checkpoint is never
 // seen.
 TRI_MUST_CHECK tri_status tri_ckpt_folder_remove(const char *folder, int64_t step);
+
+// Renames the checkpoint of a step to damaged-step-%08d, which is no name of a checkpoint; an older
+// folder of that name is removed. *out: its new path.
+TRI_MUST_CHECK tri_status tri_ckpt_folder_set_aside(const char *folder, int64_t step, char *out,
+                                                    size_t size);
 
 // Removes the temporary folders whose run is dead.
 TRI_MUST_CHECK tri_status tri_ckpt_folder_sweep(const char *path, const tri_ckpt_folder *folder);

@@ -100,6 +100,11 @@ void tri_ckpt_close(tri_ckpt **ckpt)
   TRI_FREE(ckpt);
 }
 
+const char *tri_ckpt_path(const tri_ckpt *ckpt)
+{
+  return ckpt->path;
+}
+
 int64_t tri_ckpt_step(const tri_ckpt *ckpt)
 {
   return ckpt->manifest.step;

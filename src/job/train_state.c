@@ -221,21 +221,16 @@ tri_status tri_train_save(tri_train *train)
   return tri_ckpt_prune(train->comm, train->checkpoint_dir, train->job->checkpoint.keep);
 }
 
-static tri_status load_checkpoint(tri_train *train, const char *path)
+static tri_status load_checkpoint(tri_train *train, tri_ckpt *ckpt)
 {
-  tri_ckpt *ckpt = NULL;
-  TRI_CALL(tri_ckpt_open(train->comm, path, &ckpt));
   const tri_ckpt_state state = state_of(train);
-  tri_status status = TRI_OK;
-  TRI_CALL_GOTO(done, tri_comm_agree(train->comm, "checkpoint attributes",
-                                     read_attributes(train, tri_ckpt_attributes(ckpt))));
-  TRI_CALL_GOTO(done, clear_state(train));
-  TRI_CALL_GOTO(done, tri_ckpt_load(ckpt, train->comm, &state));
-  tri_log(TRI_LOG_INFO, "resumed from %s at step %lld", path, (long long)train->step);
-
-done:
-  tri_ckpt_close(&ckpt);
-  return status;
+  TRI_CALL(tri_comm_agree(train->comm, "checkpoint attributes",
+                          read_attributes(train, tri_ckpt_attributes(ckpt))));
+  TRI_CALL(clear_state(train));
+  TRI_CALL(tri_ckpt_load(ckpt, train->comm, &state));
+  tri_log(TRI_LOG_INFO, "resumed from %s at step %lld", tri_ckpt_path(ckpt),
+          (long long)train->step);
+  return TRI_OK;
 }
 
 tri_status tri_train_resume(tri_train *train, bool *resumed)
@@ -243,14 +238,16 @@ tri_status tri_train_resume(tri_train *train, bool *resumed)
   const char *resume = train->job->checkpoint.resume;
   *resumed = false;
   if (strcmp(resume, "never") == 0) return TRI_OK;
-  char path[TRI_TRAIN_PATH_BYTES];
-  snprintf(path, sizeof path, "%s", resume);
+  tri_ckpt *ckpt = NULL;
   if (strcmp(resume, "auto") == 0) {
-    int64_t step = -1;
-    TRI_CALL(tri_ckpt_latest(train->comm, train->checkpoint_dir, path, sizeof path, &step));
-    if (step < 0) return TRI_OK;
+    TRI_CALL(tri_ckpt_open_newest(train->comm, train->checkpoint_dir, &ckpt));
+    if (ckpt == NULL) return TRI_OK;
+  } else {
+    TRI_CALL(tri_ckpt_open(train->comm, resume, &ckpt));
   }
-  TRI_CALL(load_checkpoint(train, path));
+  const tri_status loaded = load_checkpoint(train, ckpt);
+  tri_ckpt_close(&ckpt);
+  TRI_CALL(loaded);
   train->last_saved_step = train->step;
   *resumed = true;
   return TRI_OK;

@@ -50,4 +50,30 @@ expect_digest from_a_named_checkpoint 2 "$wanted" job.yaml run.dir=named train.s
 expect_error other_seed 2 3 "seed 1337" job.yaml run.dir=cut train.steps=40 seed=5
 expect_error other_shape 2 3 "shape" job.yaml run.dir=cut train.steps=40 model.width=48
 expect_digest still_there 1 "$wanted" job.yaml run.dir=cut train.steps=40
+
+# A newest checkpoint with a flipped byte is passed over and set aside: the run goes on from the one before it.
+flip() { # file: its 1000th byte becomes another one
+  byte=$(od -An -tu1 -j 999 -N 1 "$1")
+  printf "$(printf '\\%03o' $((byte ^ 255)))" | dd of="$1" bs=1 seek=999 conv=notrunc 2>/dev/null
+}
+train 3 out job.yaml run.dir=flipped train.steps=40 checkpoint.every=8 checkpoint.keep=0
+flip flipped/checkpoints/step-00000040/rank-00001.h5
+flip flipped/checkpoints/step-00000032/rank-00002.h5
+mv flipped/checkpoints/step-00000024/manifest.json broken.json
+expect_digest past_damaged_ones 4 "$wanted" job.yaml run.dir=flipped train.steps=40 checkpoint.keep=9
+grep -q 'warning: checkpoint of step 40 is passed over: .*step-00000040/rank-00001.h5: is damaged' out &&
+  grep -q 'warning: checkpoint of step 32 is passed over: .*step-00000032/rank-00002.h5: is damaged' out &&
+  grep -q 'resumed from .*step-00000016 at step 16' out && ok damaged_ones_are_named || {
+  bad damaged_ones_are_named "not in the output"
+  cat out
+}
+names=$(cd flipped/checkpoints && echo *)
+[ "$names" = "damaged-step-00000032 damaged-step-00000040 step-00000008 step-00000016 step-00000024 step-00000040" ] &&
+  ok damaged_ones_are_set_aside || bad damaged_ones_are_set_aside "$names"
+
+# None is left: the error, never a new beginning.
+for file in flipped/checkpoints/step-*/rank-00000.h5; do flip "$file"; done
+before=$(ls flipped/checkpoints)
+expect_error all_damaged 2 5 "none of its 4 checkpoints is whole" job.yaml run.dir=flipped train.steps=41
+[ "$before" = "$(ls flipped/checkpoints)" ] && ok all_damaged_stay || bad all_damaged_stay "$(ls flipped/checkpoints)"
 exit $failed

@@ -59,6 +59,15 @@ typedef struct tri_ckpt tri_ckpt;
 TRI_MUST_CHECK tri_status tri_ckpt_open(tri_comm *comm, const char *path, tri_ckpt **out);
 void tri_ckpt_close(tri_ckpt **ckpt);
 
+// Opens the newest checkpoint of a folder whose manifest, sizes and digests are right; *out is NULL
+// when the folder has none or is missing. A newer one that is not right is named in a warning; when
+// its digests alone are wrong it gets the name damaged-step-… once an older one is open, so that it
+// is neither kept nor loaded for a good one. When there are some and none is right: TRI_ERR_FORMAT,
+// and nothing is renamed. Collective, errors agree. *out owned.
+TRI_MUST_CHECK tri_status tri_ckpt_open_newest(tri_comm *comm, const char *folder, tri_ckpt **out);
+
+// Borrowed.
+const char *tri_ckpt_path(const tri_ckpt *ckpt);
 int64_t tri_ckpt_step(const tri_ckpt *ckpt);
 // The attributes with keys sorted and without white space. Borrowed.
 const char *tri_ckpt_attributes(const tri_ckpt *ckpt);
