@@ -32,8 +32,7 @@ static tri_status plan_step_end(tri_train *train, step_plan *plan)
   return TRI_OK;
 }
 
-static tri_status end_step(tri_train *train, const step_plan *plan, tri_step_metrics *metrics,
-                           tri_step_times *times)
+static tri_status end_step(tri_train *train, const step_plan *plan, tri_step_metrics *metrics)
 {
   if (plan->validate) {
     TRI_CALL(tri_train_validate(train, &metrics->validation_loss));
@@ -43,13 +42,15 @@ static tri_status end_step(tri_train *train, const step_plan *plan, tri_step_met
                                         (double)facts->n_bytes[TRI_SPLIT_VALIDATION];
     train->last_validation = metrics->validation_loss_per_byte;
   }
+  // The line first: whatever step a checkpoint says, its lines are there to go on from.
+  metrics->checkpoint_seconds = train->checkpoint_seconds;
+  if (train->metrics != NULL) TRI_CALL(tri_metrics_write(train->metrics, metrics));
+  train->checkpoint_seconds = 0.0;
   if (plan->save) {
     const double began = tri_clock_seconds();
     TRI_CALL(tri_train_save(train));
-    times->checkpoint = tri_clock_seconds() - began;
-    metrics->checkpoint_seconds = times->checkpoint;
+    train->checkpoint_seconds = tri_clock_seconds() - began;
   }
-  if (train->metrics != NULL) TRI_CALL(tri_metrics_write(train->metrics, metrics));
   return TRI_OK;
 }
 
@@ -66,7 +67,7 @@ static tri_status loop(tri_train *train)
     step_plan plan;
     TRI_CALL(tri_train_step(train, &metrics, &times));
     TRI_CALL(plan_step_end(train, &plan));
-    TRI_CALL(end_step(train, &plan, &metrics, &times));
+    TRI_CALL(end_step(train, &plan, &metrics));
     const bool first = train->step == progress.first + 1;
     if (train->rank == 0 &&
         (first || plan.validate || plan.save || every(job->log.every, train->step))) {

@@ -22,7 +22,7 @@ enum { TRI_TRAIN_PATH_BYTES = 4096 };
 
 // Seconds of one step on this rank.
 typedef struct tri_step_times {
-  double total, communication, data, checkpoint;
+  double total, communication, data;
 } tri_step_times;
 
 typedef struct tri_train {
@@ -82,6 +82,7 @@ typedef struct tri_train {
   const char *flop_convention;
   double peak_flops; // of one rank
   double last_loss, last_validation;
+  double checkpoint_seconds; // of the checkpoint written since the last metrics line
   int64_t last_saved_step;
 } tri_train;
 

@@ -18,7 +18,7 @@ typedef struct tri_step_metrics {
   double compute_seconds;       // of root
   double communication_seconds; // exposed
   double data_seconds;
-  double checkpoint_seconds;
+  double checkpoint_seconds; // of the checkpoint written since the line before
   double tokens_per_second;
   double model_flops_per_second; // of the whole job
   double mfu;                    // model flops / (ranks * peak)

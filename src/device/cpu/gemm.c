@@ -60,7 +60,8 @@ static plan make_plan(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
   p.a_floats = padded(p.macro_rows * depth);
   p.b_floats = padded(p.macro_columns * depth);
   p.c_floats = gemm->c_dtype == TRI_DTYPE_F32 ? 0 : padded(p.macro_rows * p.macro_columns);
-  p.bias_floats = padded(gemm->bias == NULL ? p.macro_columns : gemm->N);
+  // With and without a bias alike, so that what is planned for one serves the other.
+  p.bias_floats = padded(gemm->N > p.macro_columns ? gemm->N : p.macro_columns);
   return p;
 }
 

@@ -109,8 +109,6 @@ static tri_status linear_prepare(struct tri_stream *stream, int64_t N, int64_t I
   tri_cpu_linear *linear = linear_of(stream);
   tri_gemm products[] = {forward_product(N, IC, OC, dtype), input_product(N, IC, OC, dtype),
                          weight_product(N, IC, OC, dtype)};
-  // With a bias the scratch is larger; which one does not matter here.
-  products[0].bias = linear;
   for (int i = 0; i < 3; i++)
     TRI_CALL(reserve(linear, &products[i]));
   return TRI_OK;
