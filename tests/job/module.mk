@@ -5,6 +5,7 @@ check_PROGRAMS += \
 
 check_PROGRAMS += tests/job/step_test
 dist_check_SCRIPTS += \
+  tests/job/hang_test.sh \
   tests/job/invariance_test.sh \
   tests/job/resume_test.sh \
   tests/job/train_errors_test.sh
