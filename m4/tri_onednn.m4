@@ -1,6 +1,7 @@
-# TRI_DEP_ONEDNN: no kernel calls it (docs/dependencies.md says why); `trireme --version` names its version, by a call that
-# versions 2 and 3 have in common.
+# TRI_DEP_ONEDNN: matrix products with cpu.kernels=onednn, through the interface of version 2 (dnnl_matmul_desc_init, which
+# version 3 has not).
 AC_DEFUN([TRI_DEP_ONEDNN], [
   TRI_LIBRARY([ONEDNN], [onednn], [dnnl], [#include <oneapi/dnnl/dnnl.h>],
-    [return dnnl_version() == 0;], [-ldnnl], [oneDNN 2.6 or later, whose version trireme --version names])
+    [dnnl_matmul_desc_t d; return dnnl_matmul_desc_init(&d, 0, 0, 0, 0) == dnnl_success;], [-ldnnl],
+    [oneDNN 2.6 or later 2.x, whose matrix products cpu.kernels=onednn takes])
 ])

@@ -23,6 +23,8 @@ libtrireme_a_SOURCES += \
   src/device/cpu/memory.h \
   src/device/cpu/memory_limits.c \
   src/device/cpu/memory_limits.h \
+  src/device/cpu/onednn.c \
+  src/device/cpu/onednn.h \
   src/device/cpu/reference.c \
   src/device/cpu/reference.h \
   src/device/cpu/residual.c \

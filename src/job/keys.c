@@ -53,8 +53,9 @@ const job_key tri_job_table[JOB_N_KEYS] = {
 
     KEY("cpu.isa", JOB_TEXT, "auto | avx512_bf16 | avx512 | avx2 | baseline", "auto", "", cpu.isa,
         "widest instruction set that kernels use; auto: the machine's widest"),
-    KEY("cpu.kernels", JOB_TEXT, "tuned | reference", "tuned", "", cpu.kernels,
-        "reference: the plain kernels that accumulate in double, slow, for checks"),
+    KEY("cpu.kernels", JOB_TEXT, "tuned | onednn | reference", "tuned", "", cpu.kernels,
+        "onednn: oneDNN's matrix products, whose bits may depend on cpu.threads; reference: the "
+        "plain kernels that accumulate in double, slow, for checks"),
     KEY("cpu.threads", JOB_INTEGER, "integer", "0", "[0, 4096]", cpu.threads,
         "kernel threads of a rank; 0: one for each processing unit that the rank may use"),
 

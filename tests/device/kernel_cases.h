@@ -20,6 +20,7 @@ typedef struct kernel_side {
 
 typedef struct kernel_comparison {
   kernel_side sides[2]; // 0: the reference, 1: what is tested against it
+  bool f32_only;        // no bf16 cases of the linear layers
   bool same_bits;       // no tolerance: the same table on both sides, with other thread counts
 } kernel_comparison;
 

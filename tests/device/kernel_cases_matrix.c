@@ -111,8 +111,9 @@ tri_status kernel_cases_linear(const kernel_comparison *comparison)
   static const linear_shape shapes[] = {
       {0, 8, 8},   {8, 0, 8},     {8, 8, 0},     {1, 1, 1},     {31, 33, 32},   {33, 32, 31},
       {1, 257, 5}, {66, 48, 144}, {66, 48, 192}, {66, 192, 48}, {5, 1000, 257}, {1000, 32, 33}};
+  const size_t n_dtypes = comparison->f32_only ? 1 : COUNT(KERNEL_DTYPES);
   for (size_t s = 0; s < COUNT(shapes); s++)
-    for (size_t t = 0; t < COUNT(KERNEL_DTYPES); t++) {
+    for (size_t t = 0; t < n_dtypes; t++) {
       const tri_dtype dtype = KERNEL_DTYPES[t];
       if (s % 2 == 0) TRI_CALL(prepare(comparison, shapes[s], dtype));
       TRI_CALL(case_linear_forward(comparison, shapes[s], dtype, false, false));

@@ -22,6 +22,10 @@ check_PROGRAMS += \
   tests/device/linear_test
 tests_device_linear_test_SOURCES = tests/device/linear_test.c $(KERNEL_CASES)
 
+check_PROGRAMS += \
+  tests/device/onednn_test
+tests_device_onednn_test_SOURCES = tests/device/onednn_test.c $(KERNEL_CASES)
+
 # The vector kernels, and pieces of them compiled for each instruction set.
 check_PROGRAMS += tests/device/vector_test
 EXTRA_DIST += tests/device/vector_pieces.h

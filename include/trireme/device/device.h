@@ -24,7 +24,9 @@ typedef struct tri_event tri_event;
 typedef struct tri_device_options {
   const char *
       isa; // CPU: "auto" (NULL), "avx512_bf16", "avx512", "avx2", "baseline": the widest set to use
-  const char *kernels; // CPU: "tuned" (NULL) or "reference": the plain double-accumulating entries
+  // CPU: "tuned" (NULL), "onednn": the linear layers are oneDNN's products, whose bits may depend
+  // on n_threads (one isa per process), or "reference": the plain double-accumulating entries
+  const char *kernels;
   int n_threads; // CPU: threads of this rank; 0: one for each processing unit the rank is bound to
 } tri_device_options;
 

@@ -9,7 +9,8 @@
 //   f32 or wider (the CPU reference in double), and rounded once when stored.
 // - "writes" replaces the output; "adds" does out = out + value.
 // - A result depends only on the arguments: not on the number of threads, the number of repeats or
-// what ran before.
+// what ran before. (But for linear_* of the CPU's "onednn" kernels: they may depend on the number
+// of threads.)
 // - Outputs do not alias inputs unless the entry says so. Any size may be 0: then nothing is read
 // or written.
 // - Kernels never allocate (but see linear_prepare) and never synchronize.

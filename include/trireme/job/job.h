@@ -14,7 +14,7 @@ typedef enum tri_job_device { TRI_JOB_DEVICE_CPU, TRI_JOB_DEVICE_CUDA } tri_job_
 
 typedef struct tri_job_cpu {
   char *isa;     // cpu.isa: auto | avx512_bf16 | avx512 | avx2 | baseline
-  char *kernels; // cpu.kernels: tuned | reference
+  char *kernels; // cpu.kernels: tuned | onednn | reference
   int threads;   // cpu.threads: 0 = those the rank is bound to
 } tri_job_cpu;
 

@@ -6,6 +6,7 @@
 
 #include "device/cpu/memory.h"
 #include "device/cpu/memory_limits.h"
+#include "device/cpu/onednn.h"
 #include "trireme/base/memory.h"
 
 static tri_cpu_device *cpu_of(tri_device *device)
@@ -16,6 +17,7 @@ static tri_cpu_device *cpu_of(tri_device *device)
 static void cpu_close(tri_device *device)
 {
   tri_cpu_linear_destroy(&cpu_of(device)->linear);
+  tri_cpu_onednn_destroy(&cpu_of(device)->onednn);
   tri_free(device);
 }
 
@@ -146,11 +148,19 @@ static tri_status choose_isa(const char *name, tri_cpu_isa *out)
                    "cpu.isa is '%s', not one of auto, avx512_bf16, avx512, avx2, baseline", name);
 }
 
-static tri_status choose_kernels(const char *name, bool *tuned)
+typedef enum kernel_choice { TUNED, ONEDNN, REFERENCE } kernel_choice;
+
+static tri_status choose_kernels(const char *name, kernel_choice *out)
 {
-  *tuned = name == NULL || strcmp(name, "tuned") == 0;
-  TRI_CHECK(*tuned || strcmp(name, "reference") == 0, TRI_ERR_ARGUMENT,
-            "cpu.kernels is '%s', not one of tuned, reference", name);
+  if (name == NULL || strcmp(name, "tuned") == 0) {
+    *out = TUNED;
+  } else if (strcmp(name, "onednn") == 0) {
+    *out = ONEDNN;
+  } else {
+    TRI_CHECK(strcmp(name, "reference") == 0, TRI_ERR_ARGUMENT,
+              "cpu.kernels is '%s', not one of tuned, onednn, reference", name);
+    *out = REFERENCE;
+  }
   return TRI_OK;
 }
 
@@ -173,23 +183,39 @@ static void read_model(char *out, size_t size)
   fclose(file);
 }
 
-static void describe(tri_cpu_device *cpu, bool tuned)
+static void describe(tri_cpu_device *cpu, kernel_choice choice)
 {
-  char model[64];
+  char model[64], library[32];
   read_model(model, sizeof model);
-  snprintf(cpu->description, sizeof cpu->description, "%s, %s kernels, %d thread%s", model,
-           tuned ? tri_cpu_isa_name(cpu->isa) : "reference", cpu->n_threads,
+  tri_cpu_onednn_describe(library, sizeof library);
+  snprintf(cpu->description, sizeof cpu->description, "%s, %s kernels, %s%s%d thread%s", model,
+           choice == REFERENCE ? "reference" : tri_cpu_isa_name(cpu->isa),
+           choice == ONEDNN ? library : "", choice == ONEDNN ? " products, " : "", cpu->n_threads,
            cpu->n_threads == 1 ? "" : "s");
+}
+
+static tri_status fill_table(tri_cpu_device *cpu, kernel_choice choice)
+{
+  tri_kernels *table = &cpu->base.kernels;
+  tri_cpu_reference_kernels(table);
+  if (choice == REFERENCE) return TRI_OK;
+  tri_cpu_vector_kernels(table, cpu->isa);
+  if (choice == ONEDNN) {
+    TRI_CALL(tri_cpu_onednn_create(table, cpu->isa, cpu->n_threads, &cpu->onednn));
+  } else {
+    TRI_CALL(tri_cpu_linear_create(table, cpu->isa, cpu->n_threads, &cpu->linear));
+  }
+  return TRI_OK;
 }
 
 tri_status tri_cpu_open(const tri_device_options *options, tri_device **out)
 {
   tri_cpu_isa isa = TRI_CPU_BASELINE;
   tri_status status = TRI_OK;
-  bool tuned = false;
   tri_memory_limits limits;
+  kernel_choice choice = TUNED;
   TRI_CALL(choose_isa(options->isa, &isa));
-  TRI_CALL(choose_kernels(options->kernels, &tuned));
+  TRI_CALL(choose_kernels(options->kernels, &choice));
   TRI_CHECK(options->n_threads >= 0, TRI_ERR_ARGUMENT,
             "cpu.threads is %d: give 1 or more, or 0 for one for each processing unit",
             options->n_threads);
@@ -198,16 +224,11 @@ tri_status tri_cpu_open(const tri_device_options *options, tri_device **out)
   tri_cpu_device *cpu = NULL;
   TRI_CALL(TRI_NEW(TRI_MODULE_DEVICE, 1, &cpu));
   cpu->base.operations = &cpu_operations;
-  cpu->isa = tuned ? isa : TRI_CPU_BASELINE;
+  cpu->isa = choice == REFERENCE ? TRI_CPU_BASELINE : isa;
   cpu->n_threads = options->n_threads > 0 ? options->n_threads : omp_get_num_procs();
   omp_set_num_threads(cpu->n_threads);
-  describe(cpu, tuned);
-  tri_cpu_reference_kernels(&cpu->base.kernels);
-  if (tuned) {
-    tri_cpu_vector_kernels(&cpu->base.kernels, isa);
-    TRI_CALL_GOTO(undo_cpu,
-                  tri_cpu_linear_create(&cpu->base.kernels, isa, cpu->n_threads, &cpu->linear));
-  }
+  describe(cpu, choice);
+  TRI_CALL_GOTO(undo_cpu, fill_table(cpu, choice));
   *out = &cpu->base;
   return TRI_OK;
 

@@ -2,7 +2,7 @@
 //
 // The kernel table is filled in layers: the reference first (complete, double accumulation, the
 // specification), then the entries written with vectors for the chosen instruction set, then the
-// matrix products of gemm.h.
+// matrix products of gemm.h, or those of onednn.h.
 #pragma once
 
 #include "device/device_operations.h"
@@ -15,12 +15,14 @@ typedef enum tri_cpu_isa {
 } tri_cpu_isa;
 
 typedef struct tri_cpu_linear tri_cpu_linear;
+typedef struct tri_cpu_onednn tri_cpu_onednn;
 
 typedef struct tri_cpu_device {
   tri_device base; // first
   tri_cpu_isa isa;
   int n_threads;
-  tri_cpu_linear *linear;       // owned; NULL with the reference kernels
+  tri_cpu_linear *linear;       // owned; NULL but with the tuned kernels
+  tri_cpu_onednn *onednn;       // owned; NULL but with oneDNN's products
   struct tri_cpu_block *blocks; // memory handed out and not yet given back, owned by its takers
   char description[160];
 } tri_cpu_device;
