@@ -48,3 +48,7 @@ check_PROGRAMS += \
   tests/device/gemm_bf16_test
 tests_device_gemm_bf16_test_SOURCES = tests/device/gemm_bf16_test.c src/device/cpu/vector/gemm_bf16.c
 tests_device_gemm_bf16_test_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=widened
+
+# How fast the kernels are: make bench/kernels.
+EXTRA_PROGRAMS += bench/kernels
+bench_kernels_LDADD = $(vector_pieces) $(LDADD)

@@ -3,7 +3,10 @@
 
 #include <stdint.h>
 
+// vector_chain: n rounds of multiply-adds on registers, nothing else; returns how many operations
+// that were.
 #define VECTOR_PIECES(suffix) \
+  int64_t vector_chain_##suffix(int64_t n); \
   void vector_exp_##suffix(float *out, const float *x, int64_t n); \
   void vector_bf16_##suffix(uint16_t *out, const float *x, int64_t n)
 

@@ -108,6 +108,26 @@ TEST(bad_arguments_are_refused)
   close_cpu(&tuned);
 }
 
+// Arrays from 8 MiB on are written past the caches.
+TEST(large_fill_stays_in_its_array)
+{
+  enum { SIZE = 2 * 1024 * 1024 + 13 };
+  opened tuned = open_cpu("tuned", 2);
+  void *memory = NULL;
+  EXPECT_OK(tri_device_alloc(tuned.device, (SIZE + 2) * sizeof(float), &memory));
+  float *x = memory;
+  for (int shift = 0; shift < 2; shift++) {
+    memset(x, 0, (SIZE + 2) * sizeof *x);
+    EXPECT_OK(tuned.kernels->fill(tuned.stream, x + shift, 3.0f, SIZE));
+    int64_t n = 0;
+    for (int i = 0; i < SIZE; i++)
+      n += x[shift + i] == 3.0f;
+    EXPECT(n == SIZE && x[shift + SIZE] == 0.0f && (shift == 0 || x[0] == 0.0f));
+  }
+  tri_device_free(tuned.device, &memory);
+  close_cpu(&tuned);
+}
+
 // --- the same bits with any number of threads
 
 // Large enough that every kernel shares its work out.
@@ -303,7 +323,7 @@ TEST(exp_of_the_ends_is_exact)
   const float x[] = {0.0f,
                      -0.0f,
                      -INFINITY,
-                     -87.34f,
+                     -87.7f,
                      -1e30f,
                      float_of(0x7fc00000),
                      float_of(0xffffffff),
@@ -348,6 +368,7 @@ int main(void)
     TEST_RUN(cross_entropy_agrees);
     TEST_RUN(adamw_agrees);
     TEST_RUN(bad_arguments_are_refused);
+    TEST_RUN(large_fill_stays_in_its_array);
     TEST_RUN(bits_do_not_depend_on_threads);
     TEST_RUN(layernorm_sums_do_not_depend_on_threads);
     TEST_RUN(attention_of_many_windows_agrees);

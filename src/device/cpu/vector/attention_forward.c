@@ -1,6 +1,7 @@
 // Attention forward, block by block with a running softmax (Dao et al. 2022, algorithm 1).
 //
-// A task is a block of queries of one head. Scores are kept transposed, keys down and queries
+// A task is a group of queries of one head, two blocks of them, so that a block of keys that was
+// fetched serves longer. Scores are kept transposed, keys down and queries
 // across the vectors, in panels of NR queries: so keys and values are read by element as they lie,
 // the maximum and the sum over keys go from vector to vector, and nothing is transposed but the
 // queries on their way in and the outputs on their way out.
@@ -17,40 +18,49 @@ typedef struct forward_call {
   dropout_mask mask;
 } forward_call;
 
-// The panels of a block of queries: q and o hold one panel after the other, each (D, NR).
+enum { GROUP = 2 * BLOCK };
+
+// The panels of a group of queries: q and o hold one panel after the other, each (D, NR).
 typedef struct forward_tiles {
-  float q[TILE], o[TILE], k[TILE], v[TILE];
+  float q[2 * TILE], o[2 * TILE], k[TILE], v[TILE];
   float scores[BLOCK * NR];         // (keys, NR)
-  float largest[BLOCK], sum[BLOCK]; // of each query, over the keys so far
+  float largest[GROUP], sum[GROUP]; // of each query, over the keys so far
   float factor[NR];                 // by which a panel's sums shrink when its maxima rise
 } __attribute__((aligned(64))) forward_tiles;
 
-// Scores become exp(score - maximum). Query i of the panel sees the keys j <= i - `offset`.
-static void softmax_panel(float *scores, int64_t n_keys, int64_t offset, float *largest, float *sum,
-                          float *factor)
+// Query i of a panel sees the keys j <= i - offset: the others' scores become -inf.
+static void mask_panel(float *scores, int64_t n_keys, int64_t offset)
 {
+  for (int64_t j = offset < 0 ? -offset : 0; j < n_keys; j++) {
+    for (int u = 0; u < 2; u++) {
+      float *score = scores + j * NR + u * W;
+      v_put(score, v_select(v_first(offset + j - u * W), v_set(-INFINITY), v_get(score)));
+    }
+  }
+}
+
+// Scores become exp(score - maximum).
+static void softmax_panel(float *scores, int64_t n_keys, float *largest, float *sum, float *factor)
+{
+  const vf before[2] = {v_get(largest), v_get(largest + W)};
+  vf highest[2] = {before[0], before[1]}, total[2] = {{0}};
+  for (int64_t j = 0; j < n_keys; j++) {
+    for (int u = 0; u < 2; u++)
+      highest[u] = v_max(v_get(scores + j * NR + u * W), highest[u]);
+  }
+  for (int64_t j = 0; j < n_keys; j++) {
+    for (int u = 0; u < 2; u++) {
+      float *score = scores + j * NR + u * W;
+      const vf weight = v_exp(v_get(score) - highest[u]);
+      v_put(score, weight);
+      total[u] += weight;
+    }
+  }
   for (int u = 0; u < 2; u++) {
-    float *column = scores + u * W;
-    const vf before = v_get(largest + u * W);
-    vf highest = before;
-    for (int64_t j = 0; j < n_keys; j++) {
-      vf score = v_get(column + j * NR);
-      if (offset + j > u * W) {
-        score = v_select(v_first(offset + j - u * W), v_set(-INFINITY), score);
-        v_put(column + j * NR, score);
-      }
-      highest = v_max(score, highest);
-    }
-    vf total = {0};
-    for (int64_t j = 0; j < n_keys; j++) {
-      const vf weight = v_exp(v_get(column + j * NR) - highest);
-      v_put(column + j * NR, weight);
-      total += weight;
-    }
-    const vf shrink = v_exp(before - highest);
+    const vf shrink = v_exp(before[u] - highest[u]);
     v_put(factor + u * W, shrink);
-    v_put(largest + u * W, highest);
-    v_put(sum + u * W, v_fma(v_get(sum + u * W), shrink, total));
+    v_put(largest + u * W, highest[u]);
+    v_put(sum + u * W, v_fma(v_get(sum + u * W), shrink, total[u]));
   }
 }
 
@@ -98,14 +108,15 @@ static void attend_panel(forward_tiles *t, const forward_call *a, int64_t b, int
   const strided keys = {t->k, ld, 1}, values = {t->v, 1, ld};
   product_panel(t->scores, NR, keys, t->q + panel * D, NR, n_keys, D, PRODUCT_WRITE, PRODUCT_FULL,
                 NULL);
-  softmax_panel(t->scores, n_keys, k0 - q0, t->largest + panel, t->sum + panel, t->factor);
+  mask_panel(t->scores, n_keys, k0 - q0);
+  softmax_panel(t->scores, n_keys, t->largest + panel, t->sum + panel, t->factor);
   if (a->mask.threshold > 0)
     drop_panel(t->scores, n_keys, &a->mask, b, dropout_at(&a->n, q0, h) + k0, a->n.T);
   product_panel(t->o + panel * D, NR, values, t->scores, NR, D, n_keys, PRODUCT_SCALE_ADD,
                 PRODUCT_FULL, t->factor);
 }
 
-static void begin_block(forward_tiles *t, const forward_call *a, int64_t b, int64_t h, int64_t q0,
+static void begin_group(forward_tiles *t, const forward_call *a, int64_t b, int64_t h, int64_t q0,
                         int64_t n, tri_dtype dtype)
 {
   const int64_t D = a->n.D, width = round_up(n, NR);
@@ -128,7 +139,7 @@ static void load_keys(forward_tiles *t, const forward_call *a, int64_t b, int64_
 }
 
 // Writes rows of out from the panels: W queries and W channels at a time.
-V_INLINE void end_block(const forward_tiles *t, const forward_call *a, int64_t b, int64_t h,
+V_INLINE void end_group(const forward_tiles *t, const forward_call *a, int64_t b, int64_t h,
                         int64_t q0, int64_t n, tri_dtype dtype)
 {
   const int64_t D = a->n.D;
@@ -149,20 +160,20 @@ V_INLINE void end_block(const forward_tiles *t, const forward_call *a, int64_t b
     lse[i] = (float)((double)t->largest[i] + log((double)t->sum[i]));
 }
 
-static void attend_block(const forward_call *a, int64_t b, int64_t h, int64_t q0, tri_dtype dtype)
+static void attend_group(const forward_call *a, int64_t b, int64_t h, int64_t q0, tri_dtype dtype)
 {
   forward_tiles t;
   const int64_t block = block_of(a->n.D);
-  const int64_t n = smaller(block, a->n.T - q0);
-  begin_block(&t, a, b, h, q0, n, dtype);
+  const int64_t n = smaller(2 * block, a->n.T - q0);
+  begin_group(&t, a, b, h, q0, n, dtype);
   for (int64_t k0 = 0; k0 < q0 + n; k0 += block) {
     load_keys(&t, a, b, h, k0, smaller(block, q0 + n - k0), dtype);
     for (int64_t panel = 0; panel < n; panel += NR) {
       const int64_t end = q0 + smaller(panel + NR, n); // one past the panel's last query
-      attend_panel(&t, a, b, h, q0 + panel, panel, k0, smaller(block, end - k0));
+      if (end > k0) attend_panel(&t, a, b, h, q0 + panel, panel, k0, smaller(block, end - k0));
     }
   }
-  V_BY_DTYPE(dtype, end_block, &t, a, b, h, q0, n);
+  V_BY_DTYPE(dtype, end_group, &t, a, b, h, q0, n);
 }
 
 static tri_status attention_forward(struct tri_stream *stream, void *out, float *lse,
@@ -176,11 +187,11 @@ static tri_status attention_forward(struct tri_stream *stream, void *out, float 
                           .qkv = qkv,
                           .n = {.B = B, .T = T, .H = H, .D = D},
                           .mask = dropout_mask_of(dropout)};
-  const int64_t block = block_of(D), n_blocks = (T + block - 1) / block;
+  const int64_t group = 2 * block_of(D), n_groups = (T + group - 1) / group;
 #pragma omp parallel for num_threads(v_threads(stream, B *T *H *D)) schedule(dynamic)
-  for (int64_t task = 0; task < B * H * n_blocks; task++) {
-    const int64_t head = task / n_blocks;
-    attend_block(&a, head / H, head % H, task % n_blocks * block, dtype);
+  for (int64_t task = 0; task < B * H * n_groups; task++) {
+    const int64_t head = task / n_groups;
+    attend_group(&a, head / H, head % H, task % n_groups * group, dtype);
   }
   return TRI_OK;
 }

@@ -16,9 +16,18 @@ static int64_t chunk_size(int64_t n, int64_t k)
   return left < TRI_NORM_CHUNK ? left : TRI_NORM_CHUNK;
 }
 
-static void fill_chunk(float *out, float value, int64_t n)
+// Elements from which an array is larger than the caches that are worth keeping: 8 MiB.
+enum { LARGE = 2 * 1024 * 1024 };
+
+static void fill_chunk(float *out, float value, int64_t n, bool past_caches)
 {
-  for (int64_t i = 0; i < n; i += W)
+  int64_t i = 0;
+  if (past_caches && (uintptr_t)out % sizeof(vf) == 0) {
+    for (; i + W <= n; i += W)
+      v_put_past(out + i, v_set(value));
+    v_put_past_end();
+  }
+  for (; i < n; i += W)
     v_store(out, i, n - i, TRI_DTYPE_F32, v_set(value));
 }
 
@@ -27,7 +36,7 @@ static tri_status fill(struct tri_stream *stream, float *out, float value, int64
   TRI_CALL(tri_cpu_check_sizes("fill", 1, &n));
 #pragma omp parallel for num_threads(v_threads(stream, n)) schedule(static)
   for (int64_t k = 0; k < n_chunks(n); k++)
-    fill_chunk(out + k * TRI_NORM_CHUNK, value, chunk_size(n, k));
+    fill_chunk(out + k * TRI_NORM_CHUNK, value, chunk_size(n, k), n >= LARGE);
   return TRI_OK;
 }
 
@@ -88,9 +97,7 @@ V_INLINE double sum_chunk(const float *x, int64_t n, bool squares)
     }
 #pragma GCC unroll 4
     for (int u = 0; u < 4; u++) {
-      vf_half narrow;
-      memcpy(&narrow, from + u * (W / 2), sizeof narrow);
-      const vd wide = __builtin_convertvector(narrow, vd);
+      const vd wide = v_get_double(from + u * (W / 2));
       sums[u] += squares ? wide * wide : wide;
     }
   }

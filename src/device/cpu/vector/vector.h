@@ -107,7 +107,11 @@ V_INLINE vf v_set(float value)
 // a where the mask is all ones, b where it is zero.
 V_INLINE vf v_select(vi mask, vf a, vf b)
 {
+#if defined V_X86 && W < 16
+  return (vf)V_X86(blendv_ps)(b, a, (vf)mask);
+#else
   return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+#endif
 }
 
 #define V_INDEX_(i) (i)
@@ -116,6 +120,7 @@ V_INLINE vi v_lane(void)
   return (vi){V_LANES(V_INDEX_)};
 }
 
+#define V_EVEN_ODD_(i) ((i) + (i) % 2 * W)
 // The low and the high halves of a[i] * b.
 V_INLINE void v_multiply_wide(vu a, uint32_t b, vu *low, vu *high)
 {
@@ -131,8 +136,10 @@ V_INLINE void v_multiply_wide(vu a, uint32_t b, vu *low, vu *high)
   const vw even = (vw)_mm_mul_epu32((__m128i)a, (__m128i)factor);
   const vw odd = (vw)_mm_mul_epu32((__m128i)((vw)a >> 32), (__m128i)factor);
 #endif
-  *low = (vu)((even & 0xffffffffu) | (odd << 32));
-  *high = (vu)((even >> 32) | (odd & 0xffffffff00000000u));
+  // Each product fills two lanes: take the even lanes of the one, the odd lanes of the other.
+  const vi even_odd = {V_LANES(V_EVEN_ODD_)};
+  *low = __builtin_shuffle((vu)even, (vu)(odd << 32), even_odd);
+  *high = __builtin_shuffle((vu)(even >> 32), (vu)odd, even_odd);
 #else
   for (int i = 0; i < W; i++) {
     const uint64_t product = (uint64_t)a[i] * b;
@@ -148,7 +155,9 @@ V_INLINE float v_sum(vf a)
 {
   float lanes[W];
   memcpy(lanes, &a, sizeof a);
+#pragma GCC unroll 4
   for (int half = W / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
     for (int i = 0; i < half; i++)
       lanes[i] += lanes[i + half];
   }
@@ -159,7 +168,9 @@ V_INLINE double v_sum_double(vd a)
 {
   double lanes[W / 2];
   memcpy(lanes, &a, sizeof a);
+#pragma GCC unroll 4
   for (int half = W / 4; half > 0; half /= 2) {
+#pragma GCC unroll 8
     for (int i = 0; i < half; i++)
       lanes[i] += lanes[i + half];
   }
@@ -170,7 +181,9 @@ V_INLINE float v_largest(vf a)
 {
   float lanes[W];
   memcpy(lanes, &a, sizeof a);
+#pragma GCC unroll 4
   for (int half = W / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
     for (int i = 0; i < half; i++)
       lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
   }
@@ -185,14 +198,35 @@ V_INLINE vf v_from_bf16(vh x)
   return (vf)(__builtin_convertvector(x, vu) << 16);
 }
 
+// The W numbers at x, widened on the way from memory.
+V_INLINE vf v_get_bf16(const tri_bf16 *x)
+{
+#if defined V_X86 && W == 16
+  return (vf)((vu)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)x))
+              << 16);
+#elif defined V_X86 && W == 8
+  return (vf)((vu)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)x)) << 16);
+#elif defined V_X86
+  return (vf)((vu)_mm_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)(const void *)x)) << 16);
+#else
+  vh bits;
+  memcpy(&bits, x, sizeof bits);
+  return v_from_bf16(bits);
+#endif
+}
+
 // As tri_bf16_from_float: round to nearest even, a NaN stays a quiet NaN.
 V_INLINE vh v_to_bf16(vf x)
 {
   const vu bits = (vu)x;
-  const vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const vu quiet = (bits >> 16) | 0x40u;
-  const vu is_nan = (vu)(x != x);
-  return __builtin_convertvector((rounded & ~is_nan) | (quiet & is_nan), vh);
+  const vu rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+  const vu upper = (vu)v_select(x != x, (vf)(bits | 0x400000u), (vf)rounded) >> 16;
+#if defined V_X86 && W == 8
+  const __m256i wide = (__m256i)upper;
+  return (vh)_mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+#else
+  return __builtin_convertvector(upper, vh);
+#endif
 }
 
 V_INLINE vf v_get(const float *x)
@@ -207,57 +241,84 @@ V_INLINE void v_put(float *x, vf value)
   memcpy(x, &value, sizeof value);
 }
 
+// The W / 2 numbers at x, in double.
+V_INLINE vd v_get_double(const float *x)
+{
+#if defined V_X86 && W == 16
+  return (vd)_mm512_cvtps_pd(_mm256_loadu_ps(x));
+#elif defined V_X86 && W == 8
+  return (vd)_mm256_cvtps_pd(_mm_loadu_ps(x));
+#elif defined V_X86
+  return (vd)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const __m128i *)(const void *)x)));
+#else
+  vf_half narrow;
+  memcpy(&narrow, x, sizeof narrow);
+  return __builtin_convertvector(narrow, vd);
+#endif
+}
+
+// Writes past the caches, for arrays larger than those: memory need not be read before. x is
+// aligned to a vector; v_put_past_end() before the thread tells anyone.
+V_INLINE void v_put_past(float *x, vf value)
+{
+#if defined V_X86
+  V_X86(stream_ps)(x, value);
+#else
+  v_put(x, value);
+#endif
+}
+
+V_INLINE void v_put_past_end(void)
+{
+#if defined V_X86
+  _mm_sfence();
+#endif
+}
+
 // Mask of the lanes below `left`.
 V_INLINE vi v_first(int64_t left)
 {
   return v_lane() < (int32_t)(left < W ? left : W) - (vi){0};
 }
 
+// The first n < W elements from `at` on, 0 behind them. Called, not inlined: rows end once.
+V_CALLED vf v_load_part(const void *x, int64_t at, int64_t n, tri_dtype dtype)
+{
+  float lanes[W] = {0};
+  for (int64_t i = 0; i < n; i++)
+    lanes[i] = dtype == TRI_DTYPE_F32 ? ((const float *)x)[at + i]
+                                      : tri_bf16_to_float(((const tri_bf16 *)x)[at + i]);
+  return v_get(lanes);
+}
+
+V_CALLED void v_store_part(void *x, int64_t at, int64_t n, tri_dtype dtype, vf value)
+{
+  const vh rounded = v_to_bf16(value);
+  for (int64_t i = 0; i < n; i++) {
+    if (dtype == TRI_DTYPE_F32) {
+      ((float *)x)[at + i] = value[i];
+    } else {
+      ((tri_bf16 *)x)[at + i] = rounded[i];
+    }
+  }
+}
+
 V_INLINE vf v_load(const void *x, int64_t at, int64_t left, tri_dtype dtype)
 {
-  const int n = left >= W ? W : left > 0 ? (int)left : 0;
-  if (dtype == TRI_DTYPE_F32) {
-    vf r = {0};
-    if (n == W) {
-      memcpy(&r, (const float *)x + at, sizeof r);
-    } else {
-      float lanes[W] = {0};
-      for (int i = 0; i < n; i++)
-        lanes[i] = ((const float *)x)[at + i];
-      memcpy(&r, lanes, sizeof r);
-    }
-    return r;
-  }
-  vh r = {0};
-  if (n == W) {
-    memcpy(&r, (const tri_bf16 *)x + at, sizeof r);
-  } else {
-    tri_bf16 lanes[W] = {0};
-    for (int i = 0; i < n; i++)
-      lanes[i] = ((const tri_bf16 *)x)[at + i];
-    memcpy(&r, lanes, sizeof r);
-  }
-  return v_from_bf16(r);
+  if (left < W) return v_load_part(x, at, left, dtype);
+  return dtype == TRI_DTYPE_F32 ? v_get((const float *)x + at)
+                                : v_get_bf16((const tri_bf16 *)x + at);
 }
 
 V_INLINE void v_store(void *x, int64_t at, int64_t left, tri_dtype dtype, vf value)
 {
-  const int n = left >= W ? W : left > 0 ? (int)left : 0;
-  if (dtype == TRI_DTYPE_F32) {
-    if (n == W) {
-      memcpy((float *)x + at, &value, sizeof value);
-    } else {
-      for (int i = 0; i < n; i++)
-        ((float *)x)[at + i] = value[i];
-    }
-    return;
-  }
-  const vh rounded = v_to_bf16(value);
-  if (n == W) {
-    memcpy((tri_bf16 *)x + at, &rounded, sizeof rounded);
+  if (left < W) {
+    v_store_part(x, at, left, dtype, value);
+  } else if (dtype == TRI_DTYPE_F32) {
+    v_put((float *)x + at, value);
   } else {
-    for (int i = 0; i < n; i++)
-      ((tri_bf16 *)x)[at + i] = rounded[i];
+    const vh rounded = v_to_bf16(value);
+    memcpy((tri_bf16 *)x + at, &rounded, sizeof rounded);
   }
 }
 
@@ -294,27 +355,27 @@ V_INLINE void v_transpose(vf r[W])
 
 // --- exp
 
-// e^x within 2 units in the last place for -87.3 <= x <= 88; 0 below; NaN for NaN.
+// e^x within 2 units in the last place for -87.3 <= x <= 88; 0 for x <= -87.7; NaN for NaN.
 //
-// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 in two parts, the first exact times n), and the
-// polynomial of Cephes expf (Moshier) for e^r.
+// x = n ln 2 + r with |r| <= ln 2 / 2 (ln 2 in two parts, the first exact times n); e^r = 1 + r +
+// r^2 p(r) with the p of degree 4 that is nearest in the relative error of e^r (3.2e-9), by Remez.
 V_INLINE vf v_exp(vf x)
 {
-  // The order of the arguments keeps a NaN.
-  const vf bounded = v_max(v_set(-87.33f), x);
-  const vf magic = v_set(0x1.8p23f); // adding it rounds to an integer, held in the low bits
+  // n = -127 makes the power of two below 0. The order of the arguments keeps a NaN.
+  const vf bounded = v_max(v_set(-127 * 0.693147182f), x);
+  // Adding this rounds to an integer and leaves n + 127, the exponent of 2^n, in the low bits.
+  const vf magic = v_set(0x1.8p23f + 127.0f);
   const vf shifted = v_fma(bounded, v_set(1.44269504f), magic);
   const vf n = shifted - magic;
   vf r = v_fma(n, v_set(-0.693359375f), bounded);
   r = v_fma(n, v_set(2.12194440e-4f), r);
-  vf p = v_fma(v_set(1.9875691500e-4f), r, v_set(1.3981999507e-3f));
-  p = v_fma(p, r, v_set(8.3334519073e-3f));
-  p = v_fma(p, r, v_set(4.1665795894e-2f));
-  p = v_fma(p, r, v_set(1.6666665459e-1f));
-  p = v_fma(p, r, v_set(5.0000001201e-1f));
-  p = v_fma(p, r * r, r) + 1.0f;
-  const vi result = (vi)p + ((vi)shifted << 23);
-  return (vf)((result & ~(x < -87.33f)) | (x != x));
+  vf p = v_fma(v_set(1.383671421e-3f), r, v_set(8.369140327e-3f));
+  p = v_fma(p, r, v_set(4.166810587e-2f));
+  p = v_fma(p, r, v_set(1.666651666e-1f));
+  p = v_fma(p, r, v_set(4.999999404e-1f));
+  p = v_fma(p, r, v_set(1.0f));
+  p = v_fma(p, r, v_set(1.0f));
+  return p * (vf)((vi)shifted << 23);
 }
 
 // --- threads
