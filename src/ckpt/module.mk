@@ -12,3 +12,13 @@ libtrireme_a_SOURCES += \
   src/ckpt/split_chunks.c \
   src/ckpt/state_digest.c \
   src/ckpt/steady_file.c
+
+EXTRA_DIST += \
+  src/ckpt/agree.h \
+  src/ckpt/chunk.h \
+  src/ckpt/folder.h \
+  src/ckpt/manifest.h \
+  src/ckpt/pieces.h \
+  src/ckpt/shard.h \
+  src/ckpt/split_chunks.h \
+  src/ckpt/steady_file.h
