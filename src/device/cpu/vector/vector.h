@@ -375,7 +375,7 @@ V_INLINE vf v_exp(vf x)
   p = v_fma(p, r, v_set(4.999999404e-1f));
   p = v_fma(p, r, v_set(1.0f));
   p = v_fma(p, r, v_set(1.0f));
-  return p * (vf)((vi)shifted << 23);
+  return p * (vf)((vu)shifted << 23);
 }
 
 // --- threads
