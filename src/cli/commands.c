@@ -8,8 +8,9 @@ static const tri_cli_command commands[] = {
      "runs. On many ranks: mpirun -n N trireme run JOB.yaml. The run folder (run.dir)\n"
      "gets the resolved job.yaml, metrics.jsonl, run.log, checkpoints and loss.svg.\n"
      "SIGTERM, SIGINT and SIGUSR1 save the state at the end of the step and end the\n"
-     "run with exit code 75; the same command goes on from there. The last line is\n"
-     "the digest of the state, the same on any number of ranks.\n"
+     "run with exit code 75; the same command goes on from there. Under mpirun, send\n"
+     "SIGUSR1 to mpirun: after the other two it kills the ranks within a second. The\n"
+     "last line is the digest of the state, the same on any number of ranks.\n"
      "`trireme help job` lists the keys.\n",
      tri_cli_run},
     {"generate", "RUN|CHECKPOINT --prompt TEXT", "continue a text with a trained model",
@@ -56,15 +57,15 @@ static const tri_cli_command commands[] = {
      "threads, and the device with its kernels and memory. Under mpirun, for all\n"
      "ranks of the job.\n",
      tri_cli_info},
-    {"help", "[COMMAND | job]", "explain a command, or every key of the job file",
-     "With the name of a command, explains its arguments and options. With `job`,\n"
-     "lists every key of the job file with its type, default, range and meaning.\n",
-     tri_cli_help},
     {"report", "RUN", "draw the curves of a run",
      "Draws RUN/loss.svg and RUN/report.html, one self-contained page with loss,\n"
      "throughput, time-split and gradient-norm curves, from RUN/metrics.jsonl.\n"
      "Needs gnuplot on the PATH.\n",
      tri_cli_report},
+    {"help", "[COMMAND | job]", "explain a command, or every key of the job file",
+     "With the name of a command, explains its arguments and options. With `job`,\n"
+     "lists every key of the job file with its type, default, range and meaning.\n",
+     tri_cli_help},
 };
 
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

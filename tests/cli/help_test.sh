@@ -86,6 +86,13 @@ if [ -w /dev/full ]; then
     { echo "not ok full_output: exit code $got"; failed=1; }
 fi
 
+# The pages that lead a reader name files that are there.
+missing=$(cd "$TRI_SRCDIR" && for page in README.md CONTRIBUTING.md STYLE.md docs/reading-order.md docs/trireme.1; do
+  grep -oE '(src|docs|tests|jobs)/[A-Za-z0-9_./-]*[A-Za-z0-9_]' "$page" | grep -v '^tests/.*_test$'
+  grep -oE '`[a-z]+/[a-z_]+\.h`' "$page" | tr -d '`' | sed 's|^|include/trireme/|'
+done | sort -u | while read -r file; do [ -e "$file" ] || echo "$file"; done)
+[ -z "$missing" ] && echo "ok files_of_the_pages" || { echo "not ok files_of_the_pages:" $missing; failed=1; }
+
 # The man page has no warnings, where there is something to ask.
 if command -v groff >/dev/null; then
   warnings=$(groff -ww -mandoc -Tutf8 -z "$TRI_SRCDIR/docs/trireme.1" 2>&1)
