@@ -32,7 +32,7 @@ static float *take_f32(int64_t n, uint64_t key)
 
 static void run(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
 {
-  float *scratch = tri_calloc(TRI_MODULE_TEST, tri_gemm_scratch_floats(kernels, gemm), 4);
+  float *scratch = tri_calloc(TRI_MODULE_TEST, tri_gemm_scratch_floats(kernels, gemm, 2), 4);
   EXPECT(scratch != NULL);
   tri_gemm_run(kernels, gemm, 2, scratch);
   tri_free(scratch);

@@ -2,9 +2,12 @@
 
 #include <string.h>
 
-// Blocks of C whose packed rows of A and columns of B are held at a time: with K blocks of 256
-// both lie in the last-level cache, and packing is a thousandth of the work.
-enum { MACRO_ROWS = 3072, MACRO_COLUMNS = 3072 };
+// The part of a product for which threads meet twice, after packing and after multiplying: rows of
+// A, columns of B, and floats of both packed (12 MiB, to stay in last-level caches). One part is
+// most of a layer of usual width; larger ones are cut where packing again costs a thousandth. A
+// single thread waits for nobody: it packs one block of the summed dimension at a time, into less
+// memory.
+enum { MACRO_ROWS = 3072, MACRO_COLUMNS = 3072, PACKED_FLOATS = 3 << 20 };
 // Columns of C that one thread multiplies, and rows of A or columns of B that it packs, at a time.
 enum { TASK_COLUMNS = 384, PACK_WIDTH = 96, TASKS_PER_THREAD = 4 };
 // Products of fewer multiplications are done before other threads wake.
@@ -31,8 +34,10 @@ static int64_t part_size(int64_t n, int64_t limit, int64_t unit)
 typedef struct plan {
   const tri_gemm_kernels *kernels;
   const tri_gemm *gemm;
-  int64_t macro_rows, macro_columns, k_block, task_rows, task_columns;
-  int64_t a_width, b_width; // of what is packed at a time
+  int64_t macro_rows, macro_columns, macro_length; // of a part: of C and of the summed dimension
+  int64_t k_block;                                 // what is summed in registers at a time
+  int64_t task_rows, task_columns;                 // what a thread multiplies at a time
+  int64_t a_width, b_width;                        // of what is packed at a time
   size_t a_floats, b_floats, c_floats, bias_floats;
   float *a, *b;      // packed
   float *c;          // sums of one macro block where C itself is not f32
@@ -46,28 +51,37 @@ static size_t padded(int64_t floats)
   return (size_t)ceil_div(floats, 16) * 16 + 64;
 }
 
-static plan make_plan(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
+// Slots that hold `length` elements of the summed dimension.
+static int64_t depth_of(const plan *p, int64_t length)
+{
+  return ceil_div(length, p->kernels->per_slot);
+}
+
+static plan make_plan(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_threads)
 {
   plan p = {.kernels = kernels, .gemm = gemm};
   p.macro_rows = part_size(gemm->M, MACRO_ROWS, kernels->panel_rows);
   p.macro_columns = part_size(gemm->N, MACRO_COLUMNS, kernels->panel_columns);
   p.k_block = part_size(gemm->K, kernels->depth * kernels->per_slot, 16);
-  const int64_t depth = ceil_div(p.k_block, kernels->per_slot);
+  const int64_t block_floats = (p.macro_rows + p.macro_columns) * depth_of(&p, p.k_block);
+  const int64_t n_blocks =
+      n_threads == 1 ? 1 : min64(ceil_div(gemm->K, p.k_block), PACKED_FLOATS / block_floats);
+  p.macro_length = p.k_block * (n_blocks > 0 ? n_blocks : 1);
   p.task_rows = part_size(p.macro_rows, kernels->m_block, kernels->panel_rows);
   p.task_columns = part_size(p.macro_columns, TASK_COLUMNS, kernels->panel_columns);
   p.a_width = PACK_WIDTH / kernels->panel_rows * kernels->panel_rows;
   p.b_width = PACK_WIDTH / kernels->panel_columns * kernels->panel_columns;
-  p.a_floats = padded(p.macro_rows * depth);
-  p.b_floats = padded(p.macro_columns * depth);
+  p.a_floats = padded(p.macro_rows * depth_of(&p, p.macro_length));
+  p.b_floats = padded(p.macro_columns * depth_of(&p, p.macro_length));
   p.c_floats = gemm->c_dtype == TRI_DTYPE_F32 ? 0 : padded(p.macro_rows * p.macro_columns);
   // With and without a bias alike, so that what is planned for one serves the other.
   p.bias_floats = padded(gemm->N > p.macro_columns ? gemm->N : p.macro_columns);
   return p;
 }
 
-size_t tri_gemm_scratch_floats(const tri_gemm_kernels *kernels, const tri_gemm *gemm)
+size_t tri_gemm_scratch_floats(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_threads)
 {
-  const plan p = make_plan(kernels, gemm);
+  const plan p = make_plan(kernels, gemm, n_threads);
   return p.a_floats + p.b_floats + p.c_floats + p.bias_floats;
 }
 
@@ -90,12 +104,27 @@ static void place(plan *p, float *scratch)
   }
 }
 
-// One block of C, one block of the summed dimension.
-typedef struct block {
+// A part of a product.
+typedef struct part {
   int64_t i, j, k;                   // where it begins
   int64_t n_rows, n_columns, length; // how far it goes
-  int64_t depth;                     // slots of the summed dimension
+} part;
+
+// A block of the summed dimension, a k_block or what is left.
+typedef struct block {
+  int64_t k, length;
+  int64_t depth;        // slots it takes in a panel
+  int64_t slots_before; // of the part
 } block;
+
+static block block_at(const plan *p, const part *at, int64_t k)
+{
+  const int64_t length = min64(p->k_block, at->k + at->length - k);
+  return (block){.k = k,
+                 .length = length,
+                 .depth = depth_of(p, length),
+                 .slots_before = depth_of(p, k - at->k)};
+}
 
 static tri_gemm_operand moved(tri_gemm_operand operand, int64_t i, int64_t j)
 {
@@ -104,26 +133,43 @@ static tri_gemm_operand moved(tri_gemm_operand operand, int64_t i, int64_t j)
   return operand;
 }
 
-// Rows of A, a multiple of its panels' width.
-static void pack_a(const plan *p, const block *at, int64_t first, int64_t width)
+// Panels of a block lie side by side, blocks one after another.
+static float *packed_a(const plan *p, const block *of, int64_t row)
+{
+  return p->a + of->slots_before * p->macro_rows + row * of->depth;
+}
+
+static float *packed_b(const plan *p, const block *of, int64_t column)
+{
+  return p->b + of->slots_before * p->macro_columns + column * of->depth;
+}
+
+// Rows of A, a multiple of its panels' width. Sums of rows are taken block after block.
+static void pack_a(const plan *p, const part *at, int64_t first, int64_t width)
 {
   const tri_gemm *gemm = p->gemm;
   const int64_t i = at->i + first;
-  float *packed = p->a + first * at->depth;
-  p->kernels->pack_a(packed, moved(gemm->a, i, at->k), width, at->length);
-  if (gemm->a_sums != NULL && at->j == 0)
-    p->kernels->sum_a(gemm->a_sums + i, packed, width, at->depth);
+  for (int64_t k = at->k; k < at->k + at->length; k += p->k_block) {
+    const block of = block_at(p, at, k);
+    float *packed = packed_a(p, &of, first);
+    p->kernels->pack_a(packed, moved(gemm->a, i, k), width, of.length);
+    if (gemm->a_sums != NULL && at->j == 0)
+      p->kernels->sum_a(gemm->a_sums + i, packed, width, of.depth);
+  }
 }
 
 // Columns of B, packed as rows of its transpose.
-static void pack_b(const plan *p, const block *at, int64_t first, int64_t width)
+static void pack_b(const plan *p, const part *at, int64_t first, int64_t width)
 {
-  const tri_gemm_operand b = moved(p->gemm->b, at->k, at->j + first);
-  const tri_gemm_operand transpose = {b.at, b.column, b.row, b.dtype};
-  p->kernels->pack_b(p->b + first * at->depth, transpose, width, at->length);
+  for (int64_t k = at->k; k < at->k + at->length; k += p->k_block) {
+    const block of = block_at(p, at, k);
+    const tri_gemm_operand b = moved(p->gemm->b, k, at->j + first);
+    const tri_gemm_operand transpose = {b.at, b.column, b.row, b.dtype};
+    p->kernels->pack_b(packed_b(p, &of, first), transpose, width, of.length);
+  }
 }
 
-static void finish_task(const plan *p, const block *at, const float *c, int64_t ldc, int64_t i,
+static void finish_task(const plan *p, const part *at, const float *c, int64_t ldc, int64_t i,
                         int64_t j, int64_t m, int64_t n)
 {
   const tri_gemm *gemm = p->gemm;
@@ -136,7 +182,7 @@ static void finish_task(const plan *p, const block *at, const float *c, int64_t 
   }
 }
 
-static void run_task(const plan *p, const block *at, int64_t task)
+static void run_task(const plan *p, const part *at, int64_t task)
 {
   const tri_gemm *gemm = p->gemm;
   const bool is_f32 = gemm->c_dtype == TRI_DTYPE_F32;
@@ -147,11 +193,13 @@ static void run_task(const plan *p, const block *at, int64_t task)
 
   const int64_t ldc = is_f32 ? gemm->N : p->macro_columns;
   float *c = is_f32 ? (float *)gemm->c + (at->i + i) * ldc + at->j + j : p->c + i * ldc + j;
-  const bool from_c = at->k > 0 || gemm->add;
-  const float *init = from_c ? c : p->bias + (at->j + j) * p->bias_step;
-  p->kernels->multiply(c, ldc, p->a + i * at->depth, p->b + j * at->depth, m, n, at->depth, init,
-                       from_c ? ldc : 0);
-
+  for (int64_t k = at->k; k < at->k + at->length; k += p->k_block) {
+    const block of = block_at(p, at, k);
+    const bool from_c = k > 0 || gemm->add;
+    const float *init = from_c ? c : p->bias + (at->j + j) * p->bias_step;
+    p->kernels->multiply(c, ldc, packed_a(p, &of, i), packed_b(p, &of, j), m, n, of.depth, init,
+                         from_c ? ldc : 0);
+  }
   const bool is_last = at->k + at->length == gemm->K;
   if (is_last && (!is_f32 || gemm->gelu != NULL || gemm->pre != NULL))
     finish_task(p, at, c, ldc, i, j, m, n);
@@ -163,17 +211,17 @@ static int64_t n_tasks_of(const plan *p, int64_t n_rows, int64_t n_columns)
 }
 
 // All threads: pack, meet, multiply, meet.
-static void run_block(const plan *p, const block *at)
+static void run_part(const plan *p, const part *at)
 {
   const int64_t n_a = ceil_div(at->n_rows, p->a_width);
   const int64_t n_b = ceil_div(at->n_columns, p->b_width);
 #pragma omp for schedule(dynamic)
-  for (int64_t part = 0; part < n_a + n_b; part++) {
-    if (part < n_a) {
-      const int64_t first = part * p->a_width;
+  for (int64_t strip = 0; strip < n_a + n_b; strip++) {
+    if (strip < n_a) {
+      const int64_t first = strip * p->a_width;
       pack_a(p, at, first, min64(p->a_width, at->n_rows - first));
     } else {
-      const int64_t first = (part - n_a) * p->b_width;
+      const int64_t first = (strip - n_a) * p->b_width;
       pack_b(p, at, first, min64(p->b_width, at->n_columns - first));
     }
   }
@@ -203,22 +251,20 @@ static void cut_for_threads(plan *p, int n_threads)
 void tri_gemm_run(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_threads,
                   float *scratch)
 {
-  plan p = make_plan(kernels, gemm);
   if (gemm->M * gemm->N < SMALL_PRODUCT / gemm->K) n_threads = 1;
+  plan p = make_plan(kernels, gemm, n_threads);
   cut_for_threads(&p, n_threads);
   place(&p, scratch);
 #pragma omp parallel num_threads(n_threads)
   for (int64_t j = 0; j < gemm->N; j += p.macro_columns)
     for (int64_t i = 0; i < gemm->M; i += p.macro_rows)
-      for (int64_t k = 0; k < gemm->K; k += p.k_block) {
-        const int64_t length = min64(p.k_block, gemm->K - k);
-        const block at = {.i = i,
-                          .j = j,
-                          .k = k,
-                          .n_rows = min64(p.macro_rows, gemm->M - i),
-                          .n_columns = min64(p.macro_columns, gemm->N - j),
-                          .length = length,
-                          .depth = ceil_div(length, kernels->per_slot)};
-        run_block(&p, &at);
+      for (int64_t k = 0; k < gemm->K; k += p.macro_length) {
+        const part at = {.i = i,
+                         .j = j,
+                         .k = k,
+                         .n_rows = min64(p.macro_rows, gemm->M - i),
+                         .n_columns = min64(p.macro_columns, gemm->N - j),
+                         .length = min64(p.macro_length, gemm->K - k)};
+        run_part(&p, &at);
       }
 }

@@ -65,8 +65,9 @@ typedef struct tri_gemm_kernels {
 extern const tri_gemm_kernels tri_gemm_f32_baseline, tri_gemm_f32_avx2, tri_gemm_f32_avx512;
 extern const tri_gemm_kernels tri_gemm_bf16_avx512_bf16;
 
-// Floats of scratch that a product of this size needs.
-size_t tri_gemm_scratch_floats(const tri_gemm_kernels *kernels, const tri_gemm *gemm);
+// Floats of scratch that a product of this size needs on n_threads threads.
+size_t tri_gemm_scratch_floats(const tri_gemm_kernels *kernels, const tri_gemm *gemm,
+                               int n_threads);
 
 // Runs the product on n_threads threads. `scratch` is aligned to 64 bytes.
 void tri_gemm_run(const tri_gemm_kernels *kernels, const tri_gemm *gemm, int n_threads,

@@ -88,7 +88,8 @@ static const tri_gemm_kernels *kernels_for(const tri_cpu_linear *linear, const t
 
 static tri_status reserve(tri_cpu_linear *linear, const tri_gemm *gemm)
 {
-  TRI_CALL(grow(linear, tri_gemm_scratch_floats(kernels_for(linear, gemm), gemm)));
+  TRI_CALL(
+      grow(linear, tri_gemm_scratch_floats(kernels_for(linear, gemm), gemm, linear->n_threads)));
   return TRI_OK;
 }
 
