@@ -5,3 +5,11 @@ bench_matmul_speed_SOURCES = \
   bench/onednn_product.h \
   bench/peak.c \
   bench/peak.h
+
+# Files, not the folder: automake would also copy what was built in it.
+EXTRA_DIST += \
+  bench/matmul \
+  bench/runs.py \
+  bench/torch_gpt.py \
+  bench/train_vs_torch \
+  bench/weak_scaling
