@@ -1,6 +1,6 @@
 #include "device/vector_pieces.h"
 
-#include "device/cpu/vector/vector.h"
+#include "device/cpu/vector/dropout.h"
 
 void TRI_ISA(vector_exp)(float *out, const float *x, int64_t n)
 {
@@ -12,6 +12,13 @@ void TRI_ISA(vector_bf16)(uint16_t *out, const float *x, int64_t n)
 {
   for (int64_t i = 0; i < n; i += W)
     v_store(out, i, n - i, TRI_DTYPE_BF16, v_load(x, i, n - i, TRI_DTYPE_F32));
+}
+
+void TRI_ISA(vector_words)(uint32_t *out, uint64_t key, uint64_t sample, int64_t first, int64_t n)
+{
+  uint32_t room[DROPOUT_ROOM];
+  const dropout_mask mask = {.key = key, .first_sample = sample};
+  memcpy(out, dropout_words(&mask, 0, first, n, room), (size_t)n * sizeof *out);
 }
 
 int64_t TRI_ISA(vector_chain)(int64_t n)

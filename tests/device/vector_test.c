@@ -259,25 +259,21 @@ TEST(attention_of_many_windows_agrees)
 
 // --- pieces
 
-typedef void (*exp_function)(float *out, const float *x, int64_t n);
-typedef void (*bf16_function)(uint16_t *out, const float *x, int64_t n);
+typedef struct vector_pieces {
+  void (*exp)(float *out, const float *x, int64_t n);
+  void (*bf16)(uint16_t *out, const float *x, int64_t n);
+  void (*words)(uint32_t *out, uint64_t key, uint64_t sample, int64_t first, int64_t n);
+} vector_pieces;
 
-static exp_function exp_of(void)
+static vector_pieces pieces(void)
 {
 #ifdef TRI_HAVE_X86
-  if (isa >= TRI_CPU_AVX512) return vector_exp_avx512;
-  if (isa == TRI_CPU_AVX2) return vector_exp_avx2;
+  if (isa >= TRI_CPU_AVX512)
+    return (vector_pieces){vector_exp_avx512, vector_bf16_avx512, vector_words_avx512};
+  if (isa == TRI_CPU_AVX2)
+    return (vector_pieces){vector_exp_avx2, vector_bf16_avx2, vector_words_avx2};
 #endif
-  return vector_exp_baseline;
-}
-
-static bf16_function bf16_of(void)
-{
-#ifdef TRI_HAVE_X86
-  if (isa >= TRI_CPU_AVX512) return vector_bf16_avx512;
-  if (isa == TRI_CPU_AVX2) return vector_bf16_avx2;
-#endif
-  return vector_bf16_baseline;
+  return (vector_pieces){vector_exp_baseline, vector_bf16_baseline, vector_words_baseline};
 }
 
 static float float_of(uint32_t bits)
@@ -306,7 +302,7 @@ TEST(exp_is_within_two_units_in_the_last_place)
       float x[RUN], y[RUN];
       for (uint32_t i = 0; i < RUN; i++)
         x[i] = float_of(bits + 1021 * i < last ? bits + 1021 * i : last);
-      exp_of()(y, x, RUN);
+      pieces().exp(y, x, RUN);
       for (int i = 0; i < RUN; i++) {
         const double want = exp((double)x[i]);
         const float near = (float)want;
@@ -329,7 +325,7 @@ TEST(exp_of_the_ends_is_exact)
                      float_of(0xffffffff),
                      float_of(0x7f800001)};
   float y[8];
-  exp_of()(y, x, 8);
+  pieces().exp(y, x, 8);
   EXPECT(y[0] == 1.0f && y[1] == 1.0f);
   EXPECT(y[2] == 0.0f && y[3] == 0.0f && y[4] == 0.0f);
   EXPECT(isnan(y[5]) && isnan(y[6]) && isnan(y[7]));
@@ -344,9 +340,27 @@ TEST(bf16_rounds_as_the_scalar_does)
     uint16_t y[6];
     for (int i = 0; i < 6; i++)
       x[i] = float_of(upper << 16 | lower[i]);
-    bf16_of()(y, x, 6);
+    pieces().bf16(y, x, 6);
     for (int i = 0; i < 6; i++)
       EXPECT(y[i] == tri_bf16_from_float(x[i]));
+  }
+}
+
+// Also where the number of the block of four passes 2^32, and for samples beyond 2^32.
+TEST(dropout_words_are_philox)
+{
+  const int64_t firsts[] = {0, 1, 6, 255, (1ll << 34) - 101};
+  const uint64_t key = 0x0123456789abcdefull, sample = 0xfedcba9876543210ull;
+  for (int f = 0; f < 5; f++) {
+    uint32_t got[256], want[4];
+    pieces().words(got, key, sample, firsts[f], 256);
+    for (int i = 0; i < 256; i++) {
+      const uint64_t element = (uint64_t)(firsts[f] + i);
+      const uint32_t counter[4] = {(uint32_t)(element / 4), (uint32_t)(element / 4 >> 32),
+                                   (uint32_t)sample, (uint32_t)(sample >> 32)};
+      tri_random_philox(key, counter, want);
+      EXPECT(got[i] == want[element % 4]);
+    }
   }
 }
 
@@ -374,6 +388,7 @@ int main(void)
     TEST_RUN(attention_of_many_windows_agrees);
     TEST_RUN(exp_is_within_two_units_in_the_last_place);
     TEST_RUN(exp_of_the_ends_is_exact);
+    TEST_RUN(dropout_words_are_philox);
     TEST_RUN(bf16_rounds_as_the_scalar_does);
   }
   TEST_RUN(everything_is_released);

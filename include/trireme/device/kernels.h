@@ -142,7 +142,7 @@ typedef struct tri_kernels {
   // --- causal self-attention
   // ------------------------------------------------------------------------------------ qkv (B, T,
   // 3, H, D): queries, keys, values side by side as one linear layer writes them; scale 1 /
-  // sqrt(D).
+  // sqrt(D). The tuned CPU entries take D up to 512.
 
   // out (B, T, H, D) = softmax(mask(q k^T / sqrt(D))) v with dropout on the probabilities; lse (B,
   // H, T) f32 = log of the sum of exp of the scaled scores. The tuned entries never store (T, T)
