@@ -40,7 +40,6 @@ static tri_status end_step(tri_train *train, const step_plan *plan, tri_step_met
     metrics->validation_loss_per_byte = metrics->validation_loss *
                                         (double)facts->n_tokens[TRI_SPLIT_VALIDATION] /
                                         (double)facts->n_bytes[TRI_SPLIT_VALIDATION];
-    train->last_validation = metrics->validation_loss_per_byte;
   }
   // The line first: whatever step a checkpoint says, its lines are there to go on from.
   metrics->checkpoint_seconds = train->checkpoint_seconds;
@@ -95,7 +94,7 @@ static tri_status run_opened(tri_train *train)
 
 tri_status tri_train_run(tri_runtime *runtime, const tri_job *job)
 {
-  tri_train train = {.log_fd = -1, .last_loss = NAN, .last_validation = NAN, .last_saved_step = -1};
+  tri_train train = {.log_fd = -1, .last_saved_step = -1};
   tri_status status = tri_runtime_catch_signals();
   if (status == TRI_OK) status = tri_train_open(&train, runtime, job);
   if (status == TRI_OK) status = run_opened(&train);

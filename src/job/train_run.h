@@ -80,8 +80,7 @@ typedef struct tri_train {
   int log_fd;           // root, -1 elsewhere
   double flops_per_token;
   const char *flop_convention;
-  double peak_flops; // of one rank
-  double last_loss, last_validation;
+  double peak_flops;         // of one rank
   double checkpoint_seconds; // of the checkpoint written since the last metrics line
   int64_t last_saved_step;
 } tri_train;

@@ -171,7 +171,6 @@ tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_
   TRI_CALL(tri_stream_synchronize(train->stream));
   train->step++;
   train->samples += (uint64_t)train->job->train.global_batch;
-  train->last_loss = loss;
   times->total = tri_clock_seconds() - began;
   times->communication = tri_comm_wait_seconds(train->comm) - waited;
   fill_metrics(train, times, loss, norm, lr, metrics);

@@ -23,3 +23,11 @@ tri_status tri_cpu_check_dropout(const char *kernel, const tri_dropout *dropout)
             "%s: dropout probability %g is not in [0, 1)", kernel, (double)dropout->p);
   return TRI_OK;
 }
+
+tri_status tri_cpu_check_linear(const char *kernel, int64_t N, int64_t IC, int64_t OC,
+                                tri_dtype dtype)
+{
+  TRI_CALL(tri_cpu_check_sizes(kernel, 3, (int64_t[]){N, IC, OC}));
+  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
+  return TRI_OK;
+}

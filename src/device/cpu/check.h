@@ -12,3 +12,7 @@ TRI_MUST_CHECK tri_status tri_cpu_check_dtype(const char *kernel, tri_dtype dtyp
 
 // NULL, or 0 <= p < 1.
 TRI_MUST_CHECK tri_status tri_cpu_check_dropout(const char *kernel, const tri_dropout *dropout);
+
+// Sizes and type of a linear layer's call.
+TRI_MUST_CHECK tri_status tri_cpu_check_linear(const char *kernel, int64_t N, int64_t IC,
+                                               int64_t OC, tri_dtype dtype);
