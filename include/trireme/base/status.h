@@ -51,7 +51,8 @@ const char *tri_error_stack(void);
 void tri_error_clear(void);
 
 // Prints "file:line: assertion …" and aborts. Used through TRI_ASSERT.
-_Noreturn void tri_assert_failed(const char *expression, const char *file, int line);
+void tri_assert_failed(const char *expression, const char *file, int line)
+    __attribute__((noreturn));
 
 #define TRI_ERROR(code, ...) tri_error_set((code), __func__, __FILE__, __LINE__, __VA_ARGS__)
 
