@@ -8,8 +8,9 @@ enum { THREADS = 256 };
 
 // The scalars of one step.
 struct adamw_step {
-  float lr, beta1, rest1, beta2, rest2; // rest_k = 1 - beta_k
-  float eps, weight_decay, grad_scale, correction1, correction2;
+  float lr, eps, weight_decay, grad_scale;
+  float beta1, rest1, scale1; // rest1 = 1 - beta1, scale1 = 1 / correction1
+  float beta2, rest2, scale2;
 };
 
 // One element, with p updated from the m and v that are stored.
@@ -18,8 +19,7 @@ __device__ __forceinline__ void update(float &p, float &m, float &v, float g, co
   const float slope = s.grad_scale * g;
   m = fmaf(s.beta1, m, s.rest1 * slope);
   v = fmaf(s.beta2, v, s.rest2 * slope * slope);
-  const float m_hat = m / s.correction1;
-  const float v_hat = v / s.correction2;
+  const float m_hat = m * s.scale1, v_hat = v * s.scale2;
   const float change = fmaf(s.weight_decay, p, m_hat / (sqrtf(v_hat) + s.eps));
   p = fmaf(-s.lr, change, p);
 }
@@ -60,16 +60,17 @@ extern "C" cudaError_t tri_launch_adamw(const tri_launch *launch, float *p, tri_
                                         float grad_scale, float correction1, float correction2)
 {
   if (n == 0) return cudaSuccess;
+  const double b1 = (double)beta1, b2 = (double)beta2;
   const adamw_step step = {lr,
-                           beta1,
-                           (float)(1.0 - (double)beta1),
-                           beta2,
-                           (float)(1.0 - (double)beta2),
                            eps,
                            weight_decay,
                            grad_scale,
-                           correction1,
-                           correction2};
+                           beta1,
+                           (float)(1.0 - b1),
+                           (float)(1.0 / (double)correction1),
+                           beta2,
+                           (float)(1.0 - b2),
+                           (float)(1.0 / (double)correction2)};
   const bool aligned = are_aligned(p, m, v, g) && are_aligned(p_bf16);
   if (p_bf16 != NULL)
     return aligned ? launch_adamw<4, true>(launch, p, p_bf16, m, v, g, n, step)
