@@ -167,9 +167,9 @@ static tri_status case_embedding_backward(const kernel_comparison *comparison, e
 
 tri_status kernel_cases_embedding(const kernel_comparison *comparison)
 {
-  static const embedding_shape shapes[] = {{0, 4, 8, 3},   {2, 0, 8, 3},    {2, 4, 0, 3},
-                                           {1, 1, 1, 1},   {3, 5, 31, 2},   {2, 32, 32, 7},
-                                           {2, 33, 48, 5}, {2, 7, 257, 11}, {1, 3, 1000, 50}};
+  static const embedding_shape shapes[] = {
+      {0, 4, 8, 3},   {2, 0, 8, 3},   {2, 4, 0, 3},    {1, 1, 1, 1},     {3, 5, 31, 2},
+      {2, 32, 32, 7}, {2, 33, 48, 5}, {2, 7, 257, 11}, {1, 3, 1000, 50}, {3, 100, 16, 3}};
   for (size_t s = 0; s < COUNT(shapes); s++)
     for (size_t t = 0; t < COUNT(KERNEL_DTYPES); t++)
       for (size_t p = 0; p < COUNT(KERNEL_DROPOUTS); p++) {
@@ -204,10 +204,10 @@ static tri_status case_cross_entropy(const kernel_comparison *comparison, int64_
     logits->relative = kernel_ulp(dtype);
     for (int64_t n = 2; n < N; n += 3)
       kernel_array_set(targets, n, -1.0);
-    // Padding takes no part, whatever is in it.
+    // Padding takes no part, whatever is in it: its first column would be seen.
     for (int64_t n = 0; n < N; n++)
       for (int64_t v = V; v < Vp; v++)
-        kernel_array_set(logits, n * Vp + v, v % 2 == 0 ? 1e30 : -1e30);
+        kernel_array_set(logits, n * Vp + v, (v - V) % 2 == 0 ? 1e30 : -1e30);
   }
   for (int side = 0; side < 2; side++) {
     if (!kernel_run_start(&run, side)) break;
