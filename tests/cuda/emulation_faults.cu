@@ -72,8 +72,8 @@ static __global__ void exited_lane(float *out)
 
 static __global__ void waits_for_ever(float *out)
 {
-  if (threadIdx.x == 5) return;
-  if (threadIdx.x < 32) __syncwarp();
+  if (threadIdx.x < 16) __syncwarp();
+  __syncthreads();
   out[threadIdx.x] = 1.0f;
 }
 

@@ -166,6 +166,7 @@ static void fiber_main(void)
     emu_copies_drop(running());
     running()->state = EMU_EXITED;
     emu_block.n_exited++;
+    emu_warp_thread_exited(running());
     emu_barrier_thread_exited();
     run_next();
   }

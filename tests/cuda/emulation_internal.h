@@ -103,6 +103,7 @@ struct emu_meeting {
   struct emu_mma_operands operands[EMU_WARP];
 };
 void emu_warp_start_block(void);
+void emu_warp_thread_exited(const emu_fiber *fiber); // nobody may wait for it
 
 // --- emulation_tensor.cpp: give every lane its result
 void emu_combine_mma(struct emu_meeting *meeting);

@@ -254,7 +254,8 @@ TEST(mistakes_that_are_named)
   expect_report("divergent_barrier", "divergent barrier: other threads", "emulation_faults.cu:");
   expect_report("divergent_collective", "divergent warp collective", "emulation_faults.cu:");
   expect_report("exited_lane", "which has exited", "thread (");
-  expect_report("waits_for_ever", "names lane 5, which has exited", "kernel waits_for_ever");
+  expect_report("waits_for_ever", "16 threads, the first of them 0, wait in a warp",
+                "48 threads, the first of them 16, wait in __syncthreads");
 #ifndef __SANITIZE_ADDRESS__
   expect_report("shared_overrun", "byte 0 after the end of s", "was written");
 #endif

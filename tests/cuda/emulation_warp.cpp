@@ -16,6 +16,14 @@ void emu_warp_start_block(void)
       meeting.arrived = 0;
 }
 
+void emu_warp_thread_exited(const emu_fiber *fiber)
+{
+  for (const emu_meeting &meeting : meetings[fiber->warp])
+    if (meeting.arrived != 0 && (meeting.mask >> fiber->lane & 1) != 0)
+      emu_fail(meeting.site, "warp collective: mask 0x%08x names lane %d, which has exited",
+               meeting.mask, fiber->lane);
+}
+
 static void give(struct emu_meeting *meeting, int lane, uint64_t result)
 {
   memcpy(meeting->lanes[lane]->result, &result, sizeof result);
