@@ -4,31 +4,11 @@
 #
 # Kernels are compiled with clang -fsanitize=thread, the emulation without (it defines
 # TRI_EMU_TSAN). Kernels with a planted race must be reported, right ones must be silent.
-: "${TRI_SRCDIR:?}" "${TRI_SCRATCH:?}"
-cuda=${TRI_CUDA_DIR:-/usr/local/cuda}
+. "$TRI_SRCDIR/tests/cuda/emulation_build.sh"
 clang=$(command -v clang++-14 || command -v clang++) || { echo "skipped: no clang++"; exit 77; }
-[ -r "$cuda/include/cuda_bf16.h" ] || { echo "skipped: no CUDA headers in $cuda"; exit 77; }
-cd "$TRI_SRCDIR/tests/cuda" || exit 1
-flags="-std=c++17 -g -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
-  -I$TRI_SRCDIR/include -I$TRI_SRCDIR/tests -I$TRI_SRCDIR/kernels -isystem $cuda/include"
 failed=0
-
-objects=
-compile() { # source, flags …
-  source=$1
-  shift
-  object=$TRI_SCRATCH/$(basename "$source").o
-  # shellcheck disable=SC2086
-  "$clang" $flags "$@" -x c++ -c "$source" -o "$object" || exit 1
-  objects="$objects $object"
-}
-for part in barrier fibers grid order shared tensor warp; do
-  compile "emulation_$part.cpp" -O2 -DTRI_EMU_TSAN
-done
-compile emulation_test.cpp -O1 -fsanitize=thread
-compile emulation_faults.cu -O1 -fsanitize=thread
-# shellcheck disable=SC2086
-"$clang" -fsanitize=thread $objects -o "$TRI_SCRATCH/races" || exit 1
+build_emulated "$TRI_SCRATCH/races" "$clang" "-O2 -DTRI_EMU_TSAN" "-O1 -fsanitize=thread" \
+  tests/cuda/emulation_test.cpp tests/cuda/emulation_faults.cu || exit 1
 
 # Fixed addresses, where it can be asked for: ThreadSanitizer of clang 14 knows fewer than a kernel gives.
 fixed=
