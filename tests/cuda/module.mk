@@ -18,3 +18,18 @@ EXTRA_DIST += \
 dist_check_SCRIPTS += \
   tests/cuda/emulation.sh \
   tests/cuda/races.sh
+# The doubles of NVIDIA's libraries (doubles.h), built by their tests too.
+EXTRA_DIST += \
+  tests/cuda/double_copy.c \
+  tests/cuda/double_core.c \
+  tests/cuda/double_cublas.c \
+  tests/cuda/double_device.c \
+  tests/cuda/double_launch.cpp \
+  tests/cuda/double_memory.c \
+  tests/cuda/double_queue.c \
+  tests/cuda/doubles.h \
+  tests/cuda/doubles_build.sh \
+  tests/cuda/doubles_kernel.cu \
+  tests/cuda/doubles_kernel.h \
+  tests/cuda/doubles_test.c
+dist_check_SCRIPTS += tests/cuda/doubles.sh

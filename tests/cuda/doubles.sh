@@ -1,0 +1,13 @@
+#!/bin/sh
+# timeout: 300
+# The doubles of cudart and cuBLASLt against planted mistakes. See doubles_test.c.
+. "$TRI_SRCDIR/tests/cuda/doubles_build.sh"
+failed=0
+run_build() { # name, flags
+  build_on_doubles "$TRI_SCRATCH/$1" "$2" tests/cuda/doubles_test.c tests/cuda/doubles_kernel.cu ||
+    { echo "not ok $1: does not build"; exit 1; }
+  echo "== $1"
+  "$TRI_SCRATCH/$1" || failed=1
+}
+run_build plain "-O1 -Wall -Wextra -Werror"
+exit $failed
