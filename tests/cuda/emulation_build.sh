@@ -6,6 +6,9 @@
 emulation_flags="-std=c++17 -g -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
   -I$TRI_SRCDIR/include -I$TRI_SRCDIR/tests -I$TRI_SRCDIR/kernels -isystem $TRI_CUDA_DIR/include"
 
+# Objects and libraries to link besides.
+emulation_link=
+
 # build_emulated PROGRAM COMPILER "FLAGS OF THE EMULATION" "FLAGS OF THE REST AND THE LINK" SOURCE …
 build_emulated() {
   program=$1 compiler=$2 own_flags=$3 rest_flags=$4
@@ -27,5 +30,5 @@ build_emulated() {
     objects="$objects $object"
   done
   # shellcheck disable=SC2086
-  "$compiler" $rest_flags $objects -o "$program"
+  "$compiler" $rest_flags $objects $emulation_link -o "$program"
 }

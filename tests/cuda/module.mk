@@ -15,8 +15,30 @@ EXTRA_DIST += \
   tests/cuda/emulation_tensor.cpp \
   tests/cuda/emulation_test.cpp \
   tests/cuda/emulation_warp.cpp
+
+# The kernels on it, behind their launchers; what nvcc makes of them.
+EXTRA_DIST += \
+  kernels/adamw.cu \
+  kernels/columns.cuh \
+  kernels/cross_entropy.cu \
+  kernels/dropout.cuh \
+  kernels/element.cuh \
+  kernels/elementwise.cu \
+  kernels/embedding.cu \
+  kernels/launch.cuh \
+  kernels/launchers.h \
+  kernels/layernorm.cu \
+  kernels/linear.cu \
+  kernels/norm.cuh \
+  kernels/reduce.cuh \
+  kernels/residual.cu \
+  tests/cuda/launchers_direct.cpp \
+  tests/cuda/launchers_test.c \
+  tests/cuda/sass_count.c
 dist_check_SCRIPTS += \
   tests/cuda/emulation.sh \
+  tests/cuda/launchers.sh \
+  tests/cuda/nvcc_report.sh \
   tests/cuda/races.sh
 # The doubles of NVIDIA's libraries (doubles.h), built by their tests too.
 EXTRA_DIST += \
