@@ -48,10 +48,16 @@ EXTRA_DIST += \
   tests/cuda/double_device.c \
   tests/cuda/double_launch.cpp \
   tests/cuda/double_memory.c \
+  tests/cuda/double_mpi.c \
+  tests/cuda/double_mpi.h \
+  tests/cuda/double_nccl.c \
+  tests/cuda/double_nccl.h \
+  tests/cuda/double_nccl_exchange.c \
   tests/cuda/double_queue.c \
   tests/cuda/doubles.h \
   tests/cuda/doubles_build.sh \
   tests/cuda/doubles_kernel.cu \
   tests/cuda/doubles_kernel.h \
+  tests/cuda/doubles_nccl_test.c \
   tests/cuda/doubles_test.c
-dist_check_SCRIPTS += tests/cuda/doubles.sh
+dist_check_SCRIPTS += tests/cuda/doubles.sh tests/cuda/doubles_nccl.sh
