@@ -1,6 +1,6 @@
 #!/bin/sh
 # timeout: 300
-# The doubles of cudart and cuBLASLt against planted mistakes. See doubles_test.c.
+# The doubles of cudart, cuBLASLt and cuFFT against planted mistakes. See doubles_test.c.
 . "$TRI_SRCDIR/tests/cuda/doubles_build.sh"
 failed=0
 run_build() { # name, flags

@@ -27,5 +27,5 @@ build_on_doubles() {
     done
   done
   # shellcheck disable=SC2086
-  "${CC:-mpicc}" $flags $objects -o "$program" -lstdc++ -lm -lpthread
+  "${CC:-mpicc}" $flags $objects -o "$program" -lfftw3 -lfftw3f -lstdc++ -lm -lpthread
 }

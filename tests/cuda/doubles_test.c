@@ -1,10 +1,11 @@
-// The doubles of cudart and cuBLASLt against planted mistakes, and correct programs on them.
+// The doubles of cudart, cuBLASLt and cuFFT against planted mistakes, and correct programs on them.
 //
 // Each case runs in a child of its own; what it prints and how it ends is checked. Built and run by
 // doubles.sh.
 #include "doubles.h"
 
 #include <cublasLt.h>
+#include <cufft.h>
 #include <math.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -624,6 +625,91 @@ static void matrix_products(void)
   EXPECT_ALWAYS(leaked_layout, LEAK, "leak: 1 Lt descriptors");
 }
 
+// --- cuFFT
+
+enum { LINE = 12, LINES = 3, HALF = LINE / 2 + 1 };
+
+typedef struct fourier {
+  cufftHandle there, back;
+  float *x, *work, *host; // LINES lines of LINE reals
+  cufftComplex *spectrum; // LINES lines of HALF
+} fourier;
+
+static cufftHandle plan_lines(cufftType type, long long real_distance, float *work)
+{
+  cufftHandle plan;
+  size_t work_bytes = 0;
+  long long n = LINE, embed = LINE;
+  const bool there = type == CUFFT_R2C;
+  OK(cufftCreate(&plan));
+  OK(cufftSetAutoAllocation(plan, 0));
+  OK(cufftMakePlanMany64(plan, 1, &n, &embed, 1, there ? real_distance : HALF, &embed, 1,
+                         there ? HALF : real_distance, type, LINES, &work_bytes));
+  if (work != NULL) OK(cufftSetWorkArea(plan, work));
+  return plan;
+}
+
+static fourier set_up_fourier(void)
+{
+  fourier f = {0};
+  OK(cudaMalloc((void **)&f.x, LINES * LINE * sizeof(float)));
+  OK(cudaMalloc((void **)&f.work, LINES * LINE * 8));
+  OK(cudaMalloc((void **)&f.spectrum, LINES * HALF * sizeof(cufftComplex)));
+  OK(cudaMallocHost((void **)&f.host, LINES * LINE * sizeof(float)));
+  for (int i = 0; i < LINES * LINE; i++)
+    f.host[i] = sinf((float)(i * i));
+  OK(cudaMemcpy(f.x, f.host, LINES * LINE * sizeof(float), cudaMemcpyHostToDevice));
+  return f;
+}
+
+static void there_and_back(void)
+{
+  fourier f = set_up_fourier();
+  f.there = plan_lines(CUFFT_R2C, LINE, f.work);
+  f.back = plan_lines(CUFFT_C2R, LINE, f.work);
+  OK(cufftExecR2C(f.there, f.x, f.spectrum));
+  OK(cudaMemsetAsync(f.x, 0xff, LINES * LINE * sizeof(float), NULL));
+  OK(cufftExecC2R(f.back, f.spectrum, f.x));
+  OK(cudaMemcpy(f.host, f.x, LINES * LINE * sizeof(float), cudaMemcpyDeviceToHost));
+  for (int i = 0; i < LINES * LINE; i++)
+    check_near(f.host[i] / LINE, sinf((float)(i * i)));
+  OK(cufftDestroy(f.there));
+  OK(cufftDestroy(f.back));
+  OK(cudaFree(f.x));
+  OK(cudaFree(f.work));
+  OK(cudaFree(f.spectrum));
+  OK(cudaFreeHost(f.host));
+}
+
+static void lines_too_far_apart(void)
+{
+  fourier f = set_up_fourier();
+  f.there = plan_lines(CUFFT_R2C, LINE + 1, f.work);
+  OK(cufftExecR2C(f.there, f.x, f.spectrum));
+}
+
+static void no_work_area(void)
+{
+  fourier f = set_up_fourier();
+  f.there = plan_lines(CUFFT_R2C, LINE, NULL);
+  OK(cufftExecR2C(f.there, f.x, f.spectrum));
+}
+
+static void host_pointer_to_fft(void)
+{
+  fourier f = set_up_fourier();
+  f.there = plan_lines(CUFFT_R2C, LINE, f.work);
+  OK(cufftExecR2C(f.there, f.host, f.spectrum));
+}
+
+static void transforms(void)
+{
+  EXPECT_ALWAYS(there_and_back, 0, "");
+  EXPECT_ALWAYS(lines_too_far_apart, MISUSE, "152 bytes at offset 0 overrun device buffer #1");
+  EXPECT_ALWAYS(no_work_area, MISUSE, "the plan has no work area");
+  EXPECT_ALWAYS(host_pointer_to_fft, MISUSE, "cufftExecR2C: ");
+}
+
 int main(void)
 {
   TEST_RUN(correct_programs);
@@ -631,6 +717,7 @@ int main(void)
   TEST_RUN(mistakes_with_order);
   TEST_RUN(resources_and_errors);
   TEST_RUN(matrix_products);
+  TEST_RUN(transforms);
   printf("doubles: %d programs run\n", n_cases);
   return test_end();
 }

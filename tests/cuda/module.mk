@@ -45,6 +45,7 @@ EXTRA_DIST += \
   tests/cuda/double_copy.c \
   tests/cuda/double_core.c \
   tests/cuda/double_cublas.c \
+  tests/cuda/double_cufft.c \
   tests/cuda/double_device.c \
   tests/cuda/double_launch.cpp \
   tests/cuda/double_memory.c \
