@@ -113,11 +113,13 @@ static __global__ void warp_kernel(int *out)
   o[7] = __all_sync(~0u, lane != 7);
   o[8] = __reduce_add_sync(~0u, lane);
   o[9] = __reduce_min_sync(~0u, lane - 9);
+  o[9] += 100 * __reduce_max_sync(~0u, lane - 9);
   o[10] = static_cast<int>(__reduce_max_sync(~0u, 0x80000000u + static_cast<unsigned>(lane)));
   o[11] = static_cast<int>(__reduce_xor_sync(~0u, 1u << lane));
   // Two groups of lanes that meet apart.
   if (lane < 8) {
     o[12] = __shfl_xor_sync(0x000000ffu, lane, 1);
+    o[2] += __shfl_sync(0x000000ffu, lane, 9) + 1; // a lane that is not there: all bits set, -1
   } else {
     o[12] = __shfl_xor_sync(0xffffff00u, lane, 2);
   }
@@ -145,7 +147,7 @@ static void check_lane(const int *o, int lane)
   EXPECT(o[6] == 1);
   EXPECT(o[7] == 0);
   EXPECT(o[8] == 496);
-  EXPECT(o[9] == -9);
+  EXPECT(o[9] == 22 * 100 - 9);
   EXPECT(o[10] == static_cast<int>(0x8000001fu));
   EXPECT(o[11] == -1);
   EXPECT(o[12] == (lane < 8 ? lane ^ 1 : lane ^ 2));
@@ -194,6 +196,33 @@ TEST(every_thread_of_a_grid_runs_once)
       wrong += out[i] != i + 9;
     EXPECT(wrong == 0);
   }
+}
+
+static __global__ void turns_kernel(int *next, int *turn)
+{
+  turn[64 * blockIdx.x + threadIdx.x] = atomicAdd(next, 1);
+}
+
+TEST(threads_take_turns_in_the_order_asked_for)
+{
+  int turn[128];
+  for (int order : {0, 1}) {
+    emu_set_order(order, 1);
+    int next = 0;
+    TRI_LAUNCH(turns_kernel, 2, 64, 0, nullptr, &next, turn);
+    int wrong = 0;
+    for (int i = 0; i < 128; i++)
+      wrong += turn[i] != (order == 0 ? i : 127 - i);
+    EXPECT(wrong == 0);
+  }
+  // A warp that can run on goes before the others, and every thread goes once.
+  emu_set_order(3, 5);
+  int next = 0, sum = 0;
+  TRI_LAUNCH(turns_kernel, 1, 64, 0, nullptr, &next, turn);
+  for (int i = 0; i < 32; i++)
+    sum += turn[i];
+  EXPECT(next == 64);
+  EXPECT(sum == 31 * 32 / 2 || sum == 31 * 32 / 2 + 32 * 32);
 }
 
 // --- planted mistakes
@@ -324,6 +353,7 @@ int main(int argc, char **argv)
   TEST_RUN(ldmatrix_gives_every_lane_its_words);
   TEST_RUN(warp_collectives_in_every_order);
   TEST_RUN(every_thread_of_a_grid_runs_once);
+  TEST_RUN(threads_take_turns_in_the_order_asked_for);
   TEST_RUN(mistakes_that_are_named);
 #ifdef __SANITIZE_ADDRESS__
   TEST_RUN(overruns_under_the_address_sanitizer);
