@@ -273,7 +273,7 @@ cudaError_t cudaMalloc(void **out, size_t size)
   set_pages(&a, PROT_READ | PROT_WRITE);
   memset(a.pages, 0xff, page_bytes);
   ASAN_POISON_MEMORY_REGION(a.pages, (size_t)(a.start - a.pages));
-  ASAN_POISON_MEMORY_REGION(a.start + size, (size_t)(a.pages + page_bytes - a.start) - size);
+  ASAN_POISON_MEMORY_REGION(a.start + size, (size_t)(a.pages + page_bytes + PAGE - a.start) - size);
   if (protect) set_pages(&a, PROT_NONE);
   used_bytes[device] += size;
   double_count.allocations++;

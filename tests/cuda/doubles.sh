@@ -1,6 +1,7 @@
 #!/bin/sh
 # timeout: 300
-# The doubles of cudart, cuBLASLt and cuFFT against planted mistakes. See doubles_test.c.
+# The doubles of cudart, cuBLASLt and cuFFT against planted mistakes, plain and under the address
+# sanitizer. See doubles_test.c.
 . "$TRI_SRCDIR/tests/cuda/doubles_build.sh"
 failed=0
 run_build() { # name, flags
@@ -10,4 +11,7 @@ run_build() { # name, flags
   "$TRI_SCRATCH/$1" || failed=1
 }
 run_build plain "-O1 -Wall -Wextra -Werror"
+ASAN_OPTIONS=detect_leaks=0
+export ASAN_OPTIONS
+run_build address "-O1 -fsanitize=address"
 exit $failed
