@@ -128,6 +128,8 @@ static bool run(double_operation *op)
     double_enter_device(op->work.what);
     finished = op->work.step(op->work.body);
     double_leave_device();
+    // In the stream's own logical thread: for the host this memory is still in use.
+    if (finished && op->work.release != NULL) op->work.release(op->work.body);
     __tsan_release(&op->sync);
     __tsan_release(&stream->sync);
 #ifdef DOUBLE_TSAN
@@ -140,9 +142,9 @@ static bool run(double_operation *op)
     for (int i = 0; i < op->n_needs; i++)
       __tsan_acquire(&op->needs[i]->sync);
     __tsan_release(&op->sync);
+    if (op->work.release != NULL) op->work.release(op->work.body);
     __tsan_release(&stream->sync);
   }
-  if (op->work.release != NULL) op->work.release(op->work.body);
   op->done = true;
   for (int i = 0; i < op->n_needs; i++)
     release(op->needs[i]);
