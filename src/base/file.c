@@ -22,6 +22,19 @@ tri_status tri_path_join(char *buffer, size_t size, const char *folder, const ch
   return TRI_OK;
 }
 
+tri_status tri_path_folder(char *buffer, size_t size, const char *path)
+{
+  const char *slash = strrchr(path, '/');
+  const char *from = slash == NULL ? "." : path;
+  size_t n = slash == NULL ? 1 : (size_t)(slash - path);
+  if (slash == path) n = 1;
+  TRI_CHECK(n < size, TRI_ERR_ARGUMENT, "the folder of %s is longer than %zu bytes", path,
+            size - 1);
+  memcpy(buffer, from, n);
+  buffer[n] = '\0';
+  return TRI_OK;
+}
+
 bool tri_file_exists(const char *path)
 {
   struct stat facts;
@@ -68,19 +81,6 @@ static tri_status write_all(int fd, const char *path, const void *data, size_t s
   return TRI_OK;
 }
 
-static void folder_of(const char *path, char folder[PATH_MAX])
-{
-  snprintf(folder, PATH_MAX, "%s", path);
-  char *slash = strrchr(folder, '/');
-  if (slash == NULL) {
-    snprintf(folder, PATH_MAX, ".");
-  } else if (slash == folder) {
-    folder[1] = '\0';
-  } else {
-    *slash = '\0';
-  }
-}
-
 tri_status tri_file_write_atomic(const char *path, const void *data, size_t size_bytes)
 {
   tri_status status = TRI_OK;
@@ -96,7 +96,7 @@ tri_status tri_file_write_atomic(const char *path, const void *data, size_t size
   }
   TRI_CALL_GOTO(err_unlink, status);
   TRI_CALL_GOTO(err_unlink, tri_file_rename(temporary, path));
-  folder_of(path, folder);
+  TRI_CALL(tri_path_folder(folder, sizeof folder, path));
   return tri_file_sync(folder);
 
 err_unlink:

@@ -93,7 +93,7 @@ static tri_status agree_damaged(tri_comm *comm, tri_status opened)
   return worst == 1 ? TRI_OK : opened;
 }
 
-// Those newer than `step` that look whole are those that did not open.
+// Those newer than `step`, the newest that opens, that look whole are those that did not open.
 static tri_status set_aside(const char *folder, int64_t step)
 {
   tri_ckpt_folder scan;
@@ -127,13 +127,14 @@ tri_status tri_ckpt_open_newest(tri_comm *comm, const char *folder, tri_ckpt **o
                    tri_error_message());
     before = step;
   }
-  const bool passed_over = before != INT64_MAX && tri_comm_rank(comm) == 0;
-  const tri_status moved = passed_over ? set_aside(folder, step) : TRI_OK;
-  const tri_status status = tri_comm_agree(comm, "damaged checkpoints", moved);
-  if (status != TRI_OK) tri_ckpt_close(&ckpt);
-  TRI_CALL(status);
   *out = ckpt;
   return TRI_OK;
+}
+
+tri_status tri_ckpt_set_aside(tri_comm *comm, const char *folder, int64_t step)
+{
+  const tri_status moved = tri_comm_rank(comm) == 0 ? set_aside(folder, step) : TRI_OK;
+  return tri_comm_agree(comm, "damaged checkpoints", moved);
 }
 
 // --- retention

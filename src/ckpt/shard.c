@@ -66,6 +66,13 @@ static herr_t select_part(hid_t space, const tri_box *piece, const tri_box *part
   return H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL);
 }
 
+static tri_status keep_path(char *to, size_t size, const char *path)
+{
+  TRI_CHECK(strlen(path) < size, TRI_ERR_IO, "%s: path is too long", path);
+  memcpy(to, path, strlen(path) + 1);
+  return TRI_OK;
+}
+
 // --- writing
 
 tri_status tri_shard_writer_create(const char *path, tri_shard_writer **out)
@@ -74,9 +81,7 @@ tri_status tri_shard_writer_create(const char *path, tri_shard_writer **out)
   tri_shard_writer *writer = NULL;
   hid_t access = -1;
   TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, 1, &writer));
-  TRI_CHECK_GOTO(err_free, strlen(path) < sizeof writer->path, TRI_ERR_IO, "%s: path is too long",
-                 path);
-  memcpy(writer->path, path, strlen(path) + 1);
+  TRI_CALL_GOTO(err_free, keep_path(writer->path, sizeof writer->path, path));
   TRI_CALL_GOTO(err_free, tri_steady_file_create(path, &writer->file, &access));
   writer->hdf5 = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
   if (writer->hdf5 < 0) status = TRI_ERROR_HDF5(TRI_ERR_IO, "%s: cannot be made", path);
@@ -206,9 +211,7 @@ tri_status tri_shard_reader_open(const char *path, tri_shard_reader **out)
   tri_shard_reader *reader = NULL;
   hid_t access = -1;
   TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, 1, &reader));
-  TRI_CHECK_GOTO(err_free, strlen(path) < sizeof reader->path, TRI_ERR_IO, "%s: path is too long",
-                 path);
-  memcpy(reader->path, path, strlen(path) + 1);
+  TRI_CALL_GOTO(err_free, keep_path(reader->path, sizeof reader->path, path));
   tri_hdf5_quiet();
   access = H5Pcreate(H5P_FILE_ACCESS);
   TRI_CHECK_HDF5_GOTO(err_free, access >= 0, TRI_ERR_IO, "%s: no HDF5 access list", path);

@@ -82,20 +82,13 @@ static tri_status run_command(tri_comm *comm, const char *command, const char *p
 
 tri_status tri_cli_checkpoint(int argc, char **argv)
 {
-  const char **words = NULL;
   int n_words = 0;
   tri_runtime *runtime = NULL;
-  tri_status status = TRI_OK;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
-  TRI_CALL_GOTO(done, tri_cli_parse(NULL, 0, argc, argv, words, &n_words));
-  TRI_CHECK_GOTO(
-      done, n_words == 2 && (strcmp(words[0], "list") == 0 || strcmp(words[0], "verify") == 0),
-      TRI_ERR_USAGE, "checkpoint wants `list FOLDER` or `verify PATH`: `trireme help checkpoint`");
-  status = tri_runtime_start(limit_seconds, &runtime);
-  if (status == TRI_OK) status = run_command(tri_runtime_world(runtime), words[0], words[1]);
-  status = tri_cli_finish(&runtime, status);
-
-done:
-  tri_free(words);
-  return status;
+  TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, &n_words));
+  TRI_CHECK(n_words == 2 && (strcmp(argv[0], "list") == 0 || strcmp(argv[0], "verify") == 0),
+            TRI_ERR_USAGE,
+            "checkpoint wants `list FOLDER` or `verify PATH`: `trireme help checkpoint`");
+  tri_status status = tri_runtime_start(limit_seconds, &runtime);
+  if (status == TRI_OK) status = run_command(tri_runtime_world(runtime), argv[0], argv[1]);
+  return tri_cli_finish(&runtime, status);
 }

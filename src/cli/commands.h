@@ -55,12 +55,12 @@ typedef struct tri_cli_option {
   bool *flag;
 } tri_cli_option;
 
-// Sorts argv[1] … into options and words (what is not an option, and everything after "--"), which
-// are borrowed; `words` has room for argc of them. "--name value" and "--name=value" are the same.
+// Sorts argv[1] … into options and words (what is not an option, and everything after "--"): the
+// words are moved to argv[0] … argv[*n_words - 1]. "--name value" and "--name=value" are the same.
 // TRI_ERR_USAGE names an unknown option and the nearest known one, a missing value, or an option
 // that is given twice.
 TRI_MUST_CHECK tri_status tri_cli_parse(const tri_cli_option *options, int n_options, int argc,
-                                        char **argv, const char **words, int *n_words);
+                                        char **argv, int *n_words);
 
 // Numbers from the command line: TRI_ERR_USAGE names the option and the range.
 TRI_MUST_CHECK tri_status tri_cli_integer(const char *option, const char *text, long long low,

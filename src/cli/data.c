@@ -15,7 +15,7 @@
 // What was given behind `trireme data`; NULL: not given.
 typedef struct data_arguments {
   const char *tokenizer, *output, *validation;
-  const char **words; // behind the name of the action
+  const char *const *words; // behind the name of the action
   int n_words;
 } data_arguments;
 
@@ -182,24 +182,17 @@ static tri_status act(const char *action, const data_arguments *arguments)
 
 tri_status tri_cli_data(int argc, char **argv)
 {
-  tri_status status = TRI_OK;
   data_arguments arguments = {0};
   const tri_cli_option options[] = {
       {"--tokenizer", "-t", &arguments.tokenizer, NULL},
       {"--output", "-o", &arguments.output, NULL},
       {"--validation", NULL, &arguments.validation, NULL},
   };
-  const char **words = NULL;
   int n_words = 0;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
-  TRI_CALL_GOTO(done, tri_cli_parse(options, sizeof options / sizeof options[0], argc, argv, words,
-                                    &n_words));
-  TRI_CHECK_GOTO(done, n_words >= 1, TRI_ERR_USAGE,
-                 "data wants tokenize, info, encode or decode: `trireme help data` explains them");
-  arguments.words = words + 1;
+  TRI_CALL(tri_cli_parse(options, sizeof options / sizeof options[0], argc, argv, &n_words));
+  TRI_CHECK(n_words >= 1, TRI_ERR_USAGE,
+            "data wants tokenize, info, encode or decode: `trireme help data` explains them");
+  arguments.words = (const char *const *)argv + 1;
   arguments.n_words = n_words - 1;
-  TRI_CALL_GOTO(done, act(words[0], &arguments));
-done:
-  TRI_FREE(&words);
-  return status;
+  return act(argv[0], &arguments);
 }

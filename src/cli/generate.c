@@ -31,7 +31,7 @@ static const char usage[] =
     "trireme generate RUN|CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--top-k K] "
     "[--seed S]";
 
-static tri_status read_wishes(int argc, char **argv, const char **words, wishes *out)
+static tri_status read_wishes(int argc, char **argv, wishes *out)
 {
   const char *tokens = "256", *temperature = "0.8", *top_k = "0", *seed = "0";
   const tri_cli_option options[] = {
@@ -44,10 +44,10 @@ static tri_status read_wishes(int argc, char **argv, const char **words, wishes 
   int n_words = 0;
   long long value;
   double number;
-  TRI_CALL(tri_cli_parse(options, sizeof options / sizeof options[0], argc, argv, words, &n_words));
+  TRI_CALL(tri_cli_parse(options, sizeof options / sizeof options[0], argc, argv, &n_words));
   TRI_CHECK(n_words == 1, TRI_ERR_USAGE, "generate takes one folder, %d were given: %s", n_words,
             usage);
-  out->path = words[0];
+  out->path = argv[0];
   TRI_CHECK(out->prompt != NULL && out->prompt[0] != '\0', TRI_ERR_USAGE,
             "generate wants a text to go on from, of at least one character: --prompt TEXT");
   TRI_CALL(tri_cli_integer("--tokens", tokens, 0, 1000000000, &value));
@@ -147,17 +147,10 @@ done:
 
 tri_status tri_cli_generate(int argc, char **argv)
 {
-  const char **words = NULL;
   wishes want = {0};
   tri_runtime *runtime = NULL;
-  tri_status status = TRI_OK;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
-  TRI_CALL_GOTO(done, read_wishes(argc, argv, words, &want));
-  status = tri_runtime_start(60.0, &runtime);
+  TRI_CALL(read_wishes(argc, argv, &want));
+  tri_status status = tri_runtime_start(60.0, &runtime);
   if (status == TRI_OK) status = generate(runtime, &want);
-  status = tri_cli_finish(&runtime, status);
-
-done:
-  tri_free(words);
-  return status;
+  return tri_cli_finish(&runtime, status);
 }

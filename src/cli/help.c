@@ -88,18 +88,17 @@ static void print_job_keys(void)
 
 tri_status tri_cli_help(int argc, char **argv)
 {
-  const char *words[MAX_COMMANDS];
   int n_words = 0;
   TRI_CHECK(argc < MAX_COMMANDS, TRI_ERR_USAGE, "help wants one command");
-  TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, words, &n_words));
+  TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, &n_words));
   TRI_CHECK(n_words <= 1, TRI_ERR_USAGE, "help wants one command, found %d words", n_words);
   if (n_words == 0) {
     tri_cli_print_overview();
-  } else if (strcmp(words[0], "job") == 0) {
+  } else if (strcmp(argv[0], "job") == 0) {
     print_job_keys();
   } else {
     const tri_cli_command *command = NULL;
-    TRI_CALL(tri_cli_known(words[0], &command));
+    TRI_CALL(tri_cli_known(argv[0], &command));
     tri_cli_print_help(command);
   }
   return TRI_OK;

@@ -88,18 +88,11 @@ static tri_status gather_and_print(tri_runtime *runtime)
 
 tri_status tri_cli_info(int argc, char **argv)
 {
-  const char **words = NULL;
   int n_words = 0;
   tri_runtime *runtime = NULL;
-  tri_status status = TRI_OK;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
-  TRI_CALL_GOTO(done, tri_cli_parse(NULL, 0, argc, argv, words, &n_words));
-  TRI_CHECK_GOTO(done, n_words == 0, TRI_ERR_USAGE, "info takes no arguments, found %s", words[0]);
-  status = tri_runtime_start(limit_seconds, &runtime);
+  TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, &n_words));
+  TRI_CHECK(n_words == 0, TRI_ERR_USAGE, "info takes no arguments, found %s", argv[0]);
+  tri_status status = tri_runtime_start(limit_seconds, &runtime);
   if (status == TRI_OK) status = gather_and_print(runtime);
-  status = tri_cli_finish(&runtime, status);
-
-done:
-  tri_free(words);
-  return status;
+  return tri_cli_finish(&runtime, status);
 }

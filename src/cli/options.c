@@ -42,14 +42,14 @@ static const tri_cli_option *find_option(const tri_cli_option *options, int n_op
 
 // One option at argv[*at], and its value, which may be the next word.
 // `seen` has a bit for each option met before.
-static tri_status take_option(const tri_cli_option *options, int n_options, int argc, char **argv,
-                              int *at, uint32_t *seen)
+static tri_status take_option(const char *command, const tri_cli_option *options, int n_options,
+                              int argc, char **argv, int *at, uint32_t *seen)
 {
   const char *word = argv[*at];
   const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
   const size_t n = equals == NULL ? strlen(word) : (size_t)(equals - word);
   const tri_cli_option *option = find_option(options, n_options, word, n);
-  if (option == NULL) return unknown_option(options, n_options, argv[0], word, n);
+  if (option == NULL) return unknown_option(options, n_options, command, word, n);
   const uint32_t bit = 1u << (option - options);
   TRI_CHECK((*seen & bit) == 0, TRI_ERR_USAGE, "option %s is given twice", option->name);
   *seen |= bit;
@@ -68,8 +68,9 @@ static tri_status take_option(const tri_cli_option *options, int n_options, int 
 }
 
 tri_status tri_cli_parse(const tri_cli_option *options, int n_options, int argc, char **argv,
-                         const char **words, int *n_words)
+                         int *n_words)
 {
+  const char *const command = argv[0];
   TRI_CHECK(n_options <= MAX_OPTIONS, TRI_ERR_INTERNAL, "%d options", n_options);
   bool only_words = false;
   uint32_t seen = 0;
@@ -78,9 +79,9 @@ tri_status tri_cli_parse(const tri_cli_option *options, int n_options, int argc,
     if (!only_words && strcmp(argv[i], "--") == 0) {
       only_words = true;
     } else if (!only_words && argv[i][0] == '-' && argv[i][1] != '\0') {
-      TRI_CALL(take_option(options, n_options, argc, argv, &i, &seen));
+      TRI_CALL(take_option(command, options, n_options, argc, argv, &i, &seen));
     } else {
-      words[(*n_words)++] = argv[i];
+      argv[(*n_words)++] = argv[i];
     }
   }
   return TRI_OK;

@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
-#include "trireme/base/memory.h"
 #include "trireme/telemetry/report.h"
 
 static tri_status report(const char *run_folder)
@@ -15,16 +14,9 @@ static tri_status report(const char *run_folder)
 
 tri_status tri_cli_report(int argc, char **argv)
 {
-  const char **words = NULL;
   int n_words = 0;
-  tri_status status = TRI_OK;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
-  TRI_CALL_GOTO(done, tri_cli_parse(NULL, 0, argc, argv, words, &n_words));
-  TRI_CHECK_GOTO(done, n_words == 1, TRI_ERR_USAGE,
-                 "report takes one run folder, %d were given: trireme report RUN", n_words);
-  TRI_CALL_GOTO(done, report(words[0]));
-
-done:
-  TRI_FREE(&words);
-  return status;
+  TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, &n_words));
+  TRI_CHECK(n_words == 1, TRI_ERR_USAGE,
+            "report takes one run folder, %d were given: trireme report RUN", n_words);
+  return report(argv[0]);
 }

@@ -54,7 +54,7 @@ static tri_status run_job(tri_runtime *runtime, const char *path, const char *co
 }
 
 // What can be seen to be wrong before ranks meet.
-static tri_status check_words(const char *const *words, int n_words)
+static tri_status check_words(char *const *words, int n_words)
 {
   TRI_CHECK(n_words > 0, TRI_ERR_USAGE,
             "run wants a job file: trireme run JOB.yaml [key.path=value …]");
@@ -66,20 +66,14 @@ static tri_status check_words(const char *const *words, int n_words)
 
 tri_status tri_cli_run(int argc, char **argv)
 {
-  const char **words = NULL;
   int n_words = 0;
   tri_runtime *runtime = NULL;
-  tri_status status = TRI_OK;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CLI, argc, &words));
-  TRI_CALL_GOTO(done, tri_cli_parse(NULL, 0, argc, argv, words, &n_words));
-  TRI_CALL_GOTO(done, check_words(words, n_words));
+  TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, &n_words));
+  TRI_CALL(check_words(argv, n_words));
   // The lines of a run are its output: they go where the user sends them.
   tri_log_info_to(STDOUT_FILENO);
-  status = tri_runtime_start(start_limit_seconds, &runtime);
-  if (status == TRI_OK) status = run_job(runtime, words[0], words + 1, n_words - 1);
-  status = tri_cli_finish(&runtime, status);
-
-done:
-  tri_free(words);
-  return status;
+  tri_status status = tri_runtime_start(start_limit_seconds, &runtime);
+  if (status == TRI_OK)
+    status = run_job(runtime, argv[0], (const char *const *)argv + 1, n_words - 1);
+  return tri_cli_finish(&runtime, status);
 }

@@ -37,17 +37,15 @@ static tri_status find_run(const char *path, char *run, size_t size, bool *is_ch
   return TRI_OK;
 }
 
-// The newest checkpoint of a run: in its own folder, which may have been moved since, or where the
-// job file says.
-static tri_status find_checkpoint(tri_comm *comm, const char *run, const tri_job *job, char *path,
-                                  size_t size)
+// The newest checkpoint of a run that opens: in its own folder, which may have been moved since, or
+// where the job file says. A damaged one is passed over with a warning and stays as it is.
+static tri_status open_newest(tri_comm *comm, const char *run, const tri_job *job, tri_ckpt **out)
 {
   char own[4096];
-  int64_t step = -1;
   TRI_CALL(tri_path_join(own, sizeof own, run, "checkpoints"));
-  TRI_CALL(tri_ckpt_latest(comm, own, path, size, &step));
-  if (step < 0) TRI_CALL(tri_ckpt_latest(comm, job->checkpoint.dir, path, size, &step));
-  TRI_CHECK(step >= 0, TRI_ERR_CONFIG,
+  TRI_CALL(tri_ckpt_open_newest(comm, own, out));
+  if (*out == NULL) TRI_CALL(tri_ckpt_open_newest(comm, job->checkpoint.dir, out));
+  TRI_CHECK(*out != NULL, TRI_ERR_CONFIG,
             "%s: no checkpoint there nor in %s: the run has not saved one yet", own,
             job->checkpoint.dir);
   return TRI_OK;
@@ -127,21 +125,6 @@ static void list_arrays(parameter_arrays *to)
   }
 }
 
-static tri_status read_arrays(tri_comm *comm, const char *path, parameter_arrays *to, int64_t *step)
-{
-  const tri_ckpt_state state = {
-      .arrays = to->arrays, .n_arrays = to->parameters->n, .store = store_part, .user = to};
-  tri_ckpt *ckpt = NULL;
-  tri_status status = TRI_OK;
-  TRI_CALL(tri_ckpt_open(comm, path, &ckpt));
-  TRI_CALL_GOTO(done, tri_ckpt_load(ckpt, comm, &state));
-  *step = tri_ckpt_step(ckpt);
-
-done:
-  tri_ckpt_close(&ckpt);
-  return status;
-}
-
 // Host f32 to the model's type on the device.
 static tri_status upload(tri_cli_trained *trained, const float *flat)
 {
@@ -168,14 +151,16 @@ done:
   return status;
 }
 
-static tri_status load_weights(tri_comm *comm, tri_cli_trained *trained)
+static tri_status load_weights(tri_comm *comm, tri_ckpt *ckpt, tri_cli_trained *trained)
 {
   parameter_arrays to = {.parameters = &trained->model->parameters};
+  tri_ckpt_state state = {.n_arrays = to.parameters->n, .store = store_part, .user = &to};
   tri_status status = TRI_OK;
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CLI, to.parameters->n, &to.arrays));
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CLI, to.parameters->flat_count, &to.flat));
   list_arrays(&to);
-  TRI_CALL_GOTO(done, read_arrays(comm, trained->checkpoint, &to, &trained->step));
+  state.arrays = to.arrays;
+  TRI_CALL_GOTO(done, tri_ckpt_load(ckpt, comm, &state));
   TRI_CALL_GOTO(done, upload(trained, to.flat));
 
 done:
@@ -189,17 +174,22 @@ tri_status tri_cli_trained_open(tri_runtime *runtime, const char *path, tri_cli_
   char run[4096];
   bool is_checkpoint = false;
   tri_comm *comm = tri_runtime_world(runtime);
+  tri_ckpt *ckpt = NULL;
+  tri_status status = TRI_OK;
   TRI_CALL(find_run(path, run, sizeof run, &is_checkpoint));
   TRI_CALL(open_job(run, trained));
-  if (is_checkpoint)
-    snprintf(trained->checkpoint, sizeof trained->checkpoint, "%s", path);
-  else
-    TRI_CALL(
-        find_checkpoint(comm, run, trained->job, trained->checkpoint, sizeof trained->checkpoint));
-  TRI_CALL(open_device(runtime, trained));
-  TRI_CALL(open_model(trained));
-  TRI_CALL(load_weights(comm, trained));
-  return TRI_OK;
+  if (is_checkpoint) {
+    TRI_CALL(tri_ckpt_open(comm, path, &ckpt));
+  } else {
+    TRI_CALL(open_newest(comm, run, trained->job, &ckpt));
+  }
+  TRI_CALL_GOTO(done, open_device(runtime, trained));
+  TRI_CALL_GOTO(done, open_model(trained));
+  TRI_CALL_GOTO(done, load_weights(comm, ckpt, trained));
+
+done:
+  tri_ckpt_close(&ckpt);
+  return status;
 }
 
 void tri_cli_trained_close(tri_cli_trained *trained)

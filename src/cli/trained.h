@@ -13,11 +13,10 @@ typedef struct tri_cli_trained {
   tri_stream *stream;
   tri_model *model;
   void *weights; // flat, in the model's type, on the device
-  int64_t step;  // of the checkpoint
-  char checkpoint[4096];
 } tri_cli_trained;
 
-// `path` is a run folder (it holds job.yaml), of which the newest checkpoint is taken: from
+// `path` is a run folder (it holds job.yaml), of which the newest checkpoint that
+// is not damaged is taken: from
 // path/checkpoints, or when there is none from the job's checkpoint.dir; or a checkpoint (it holds
 // manifest.json) two levels below its run folder. TRI_ERR_CONFIG says what is missing where.
 // Collective on the runtime's world. `trained` is zeroed by the caller and closed by

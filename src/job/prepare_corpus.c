@@ -15,17 +15,6 @@
 
 extern char **environ;
 
-static void folder_of(const char *path, char *folder, size_t size)
-{
-  snprintf(folder, size, "%s", path);
-  char *slash = strrchr(folder, '/');
-  if (slash == NULL) {
-    snprintf(folder, size, ".");
-  } else {
-    *slash = '\0';
-  }
-}
-
 // argv is the job file's list plus a NULL; no shell sees it.
 static tri_status spawn_into(char *const *argv, const char *path, int *wait_status)
 {
@@ -99,7 +88,7 @@ tri_status tri_prepare_corpus(const tri_job_data *data)
       "data.text",
       data->corpus);
   tri_log(TRI_LOG_INFO, "preparing %s", data->corpus);
-  folder_of(data->corpus, folder, sizeof folder);
+  TRI_CALL(tri_path_folder(folder, sizeof folder, data->corpus));
   TRI_CALL(tri_file_make_folder(folder));
   if (data->text_count > 0) {
     return build_from(data, (const char *const *)data->text, (int)data->text_count);

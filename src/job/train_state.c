@@ -242,6 +242,10 @@ tri_status tri_train_resume(tri_train *train, bool *resumed)
   if (strcmp(resume, "auto") == 0) {
     TRI_CALL(tri_ckpt_open_newest(train->comm, train->checkpoint_dir, &ckpt));
     if (ckpt == NULL) return TRI_OK;
+    const tri_status moved =
+        tri_ckpt_set_aside(train->comm, train->checkpoint_dir, tri_ckpt_step(ckpt));
+    if (moved != TRI_OK) tri_ckpt_close(&ckpt);
+    TRI_CALL(moved);
   } else {
     TRI_CALL(tri_ckpt_open(train->comm, resume, &ckpt));
   }

@@ -85,7 +85,7 @@ static void write_script(FILE *out, const picture *p, const tri_step_metrics *st
   }
 }
 
-static tri_status start_gnuplot(int output, FILE **input, pid_t *child)
+static tri_status start_gnuplot(int output, int messages, FILE **input, pid_t *child)
 {
   int ends[2];
   posix_spawn_file_actions_t actions;
@@ -93,6 +93,7 @@ static tri_status start_gnuplot(int output, FILE **input, pid_t *child)
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, messages, STDERR_FILENO);
   char program[] = "gnuplot";
   char *const argv[] = {program, NULL};
   const int failed = posix_spawnp(child, "gnuplot", &actions, NULL, argv, environ);
@@ -110,16 +111,18 @@ static tri_status start_gnuplot(int output, FILE **input, pid_t *child)
   return TRI_OK;
 }
 
-// Draws into an open file.
+// Draws into an open file. What gnuplot says (it warns of a curve that is flat) goes to another,
+// and from there into the error when it fails.
 static tri_status run_gnuplot(const picture *p, const tri_step_metrics *steps, int64_t n,
-                              int output)
+                              FILE *output, FILE *messages)
 {
+  char said[200] = "";
   FILE *input = NULL;
   pid_t child;
   int code = 0;
   // A gnuplot that dies early must be an error, not the end of the run.
   void (*const old)(int) = signal(SIGPIPE, SIG_IGN);
-  const tri_status status = start_gnuplot(output, &input, &child);
+  const tri_status status = start_gnuplot(fileno(output), fileno(messages), &input, &child);
   if (status == TRI_OK) {
     write_script(input, p, steps, n);
     fclose(input);
@@ -128,18 +131,21 @@ static tri_status run_gnuplot(const picture *p, const tri_step_metrics *steps, i
   }
   signal(SIGPIPE, old);
   TRI_CALL(status);
-  TRI_CHECK(WIFEXITED(code) && WEXITSTATUS(code) == 0, TRI_ERR_UNSUPPORTED,
-            "gnuplot failed with status %d", code);
-  return TRI_OK;
+  if (WIFEXITED(code) && WEXITSTATUS(code) == 0) return TRI_OK;
+  rewind(messages);
+  said[fread(said, 1, sizeof said - 1, messages)] = '\0';
+  return TRI_ERROR(TRI_ERR_UNSUPPORTED, "gnuplot failed with status %d: %s", code, said);
 }
 
 // The picture as SVG text; *svg owned by the caller.
 static tri_status draw(const picture *p, const tri_step_metrics *steps, int64_t n, char **svg,
                        size_t *size)
 {
-  FILE *file = tmpfile();
-  TRI_CHECK(file != NULL, TRI_ERR_IO, "no temporary file for a picture: %s", strerror(errno));
-  tri_status status = run_gnuplot(p, steps, n, fileno(file));
+  tri_status status = TRI_OK;
+  FILE *file = tmpfile(), *messages = tmpfile();
+  TRI_CHECK_GOTO(done, file != NULL && messages != NULL, TRI_ERR_IO,
+                 "no temporary file for a picture: %s", strerror(errno));
+  status = run_gnuplot(p, steps, n, file, messages);
   if (status == TRI_OK) {
     fseek(file, 0, SEEK_END);
     const long end = ftell(file);
@@ -147,7 +153,10 @@ static tri_status draw(const picture *p, const tri_step_metrics *steps, int64_t 
     status = TRI_NEW(TRI_MODULE_TELEMETRY, end + 1, svg);
     if (status == TRI_OK) *size = fread(*svg, 1, (size_t)end, file);
   }
-  fclose(file);
+
+done:
+  if (messages != NULL) fclose(messages);
+  if (file != NULL) fclose(file);
   return status;
 }
 

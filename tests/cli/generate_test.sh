@@ -75,6 +75,17 @@ mv runs moved
 ok a_run_may_be_moved cmp first second
 mv moved runs
 
+# A damaged newest checkpoint is passed over with a warning, and a command that only reads leaves it.
+cp -r $run damaged
+newest=damaged/checkpoints/step-00000004
+size=$(wc -c <$newest/rank-00000.h5)
+printf '\377' | dd of=$newest/rank-00000.h5 bs=1 seek=$((size - 9)) conv=notrunc 2>dd.log
+"$trireme" generate $run/checkpoints/step-00000002 -p 'line 7' --tokens 60 --seed 1 >first || failed=1
+"$trireme" generate damaged -p 'line 7' --tokens 60 --seed 1 >second 2>err || failed=1
+ok a_damaged_checkpoint_is_passed_over cmp first second
+ok and_named grep -q 'checkpoint of step 4 is passed over' err
+ok and_left_as_it_is [ -d $newest ]
+
 fails no_prompt 2 'at least one character' $run
 fails no_folder 2 'takes one folder, 0 were given' --prompt x
 fails two_folders 2 'takes one folder, 2 were given' $run $run --prompt x

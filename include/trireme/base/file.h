@@ -14,6 +14,10 @@
 TRI_MUST_CHECK tri_status tri_path_join(char *buffer, size_t size, const char *folder,
                                         const char *name);
 
+// The folder that `path` lies in ("." for a bare name, "/" for "/a") into buffer; TRI_ERR_ARGUMENT
+// when it does not fit.
+TRI_MUST_CHECK tri_status tri_path_folder(char *buffer, size_t size, const char *path);
+
 bool tri_file_exists(const char *path);
 
 // Makes a folder and its missing parents; no error when it is there.

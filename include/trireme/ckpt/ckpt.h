@@ -60,11 +60,14 @@ TRI_MUST_CHECK tri_status tri_ckpt_open(tri_comm *comm, const char *path, tri_ck
 void tri_ckpt_close(tri_ckpt **ckpt);
 
 // Opens the newest checkpoint of a folder whose manifest, sizes and digests are right; *out is NULL
-// when the folder has none or is missing. A newer one that is not right is named in a warning; when
-// its digests alone are wrong it gets the name damaged-step-… once an older one is open, so that it
-// is neither kept nor loaded for a good one. When there are some and none is right: TRI_ERR_FORMAT,
-// and nothing is renamed. Collective, errors agree. *out owned.
+// when the folder has none or is missing. A newer one that is not right is named in a warning. When
+// there are some and none is right: TRI_ERR_FORMAT. Collective, errors agree. *out owned.
 TRI_MUST_CHECK tri_status tri_ckpt_open_newest(tri_comm *comm, const char *folder, tri_ckpt **out);
+
+// Renames the checkpoints newer than `step` whose digests alone are wrong to damaged-step-…, so
+// that a run that goes on from `step` neither keeps nor loads them for good ones. They are the
+// user's to remove. Collective, errors agree.
+TRI_MUST_CHECK tri_status tri_ckpt_set_aside(tri_comm *comm, const char *folder, int64_t step);
 
 // Borrowed.
 const char *tri_ckpt_path(const tri_ckpt *ckpt);
