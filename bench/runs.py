@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -12,8 +13,9 @@ MODELS = {
     "6x384": dict(layers=6, heads=6, width=384, vocab=256, batch=8, context=256),
 }
 
-def measure_child(command, env):
-    """Standard output, and the largest resident set of any child so far started by this call."""
+def measure_child(command, env, limit=None):
+    """Standard output, and the largest resident set of any child so far started by this call, in MiB. None, 0 when it
+    did not end within `limit` seconds and was stopped."""
     code = (
         "import resource,subprocess,sys;"
         "r=subprocess.run(sys.argv[1:],stdout=subprocess.PIPE);"
@@ -21,11 +23,18 @@ def measure_child(command, env):
         "sys.stderr.write('RSS %d' % resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss);"
         "sys.exit(r.returncode)"
     )
-    r = subprocess.run([sys.executable, "-c", code] + command, env=env, capture_output=True, text=True)
-    if r.returncode != 0:
-        sys.stderr.write(r.stdout + r.stderr)
+    child = subprocess.Popen([sys.executable, "-c", code] + command, env=env, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = child.communicate(timeout=limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.communicate()
+        return None, 0.0
+    if child.returncode != 0:
+        sys.stderr.write(out + err)
         raise SystemExit("failed: " + " ".join(command))
-    return r.stdout, float(r.stderr.rsplit("RSS ", 1)[1]) / 1024
+    return out, float(err.rsplit("RSS ", 1)[1]) / 1024
 
 
 def environment(threads):
