@@ -1,11 +1,13 @@
 """What the benchmark scripts share: the models, running a command with its peak memory, running a train job."""
 
+import contextlib
 import json
 import os
 import signal
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = {
@@ -28,7 +30,11 @@ def measure_child(command, env, limit=None):
     try:
         out, err = child.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
+        # A launcher's workers may have left the group: it is asked to end them before it is killed.
+        os.killpg(child.pid, signal.SIGTERM)
+        time.sleep(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.communicate()
         return None, 0.0
     if child.returncode != 0:
