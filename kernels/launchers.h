@@ -82,6 +82,8 @@ cudaError_t tri_launch_bias_backward(const tri_launch *launch, float *dbias, con
                                      int64_t N, int64_t OC, tri_dtype dtype);
 
 // --- attention.cu
+// The widest head (D) that they take: wider ones are cudaErrorInvalidValue.
+enum { TRI_CUDA_ATTENTION_MAX_HEAD = 512 };
 cudaError_t tri_launch_attention_forward(const tri_launch *launch, void *out, float *lse,
                                          const void *qkv, int64_t B, int64_t T, int64_t H,
                                          int64_t D, tri_dtype dtype, const tri_dropout *dropout);

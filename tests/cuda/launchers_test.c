@@ -1,6 +1,6 @@
 // The launchers of kernels/ on the emulated device, without the backend in front of them: every
-// kernel but attention against the CPU reference, and the same bits whatever the order in which
-// threads and blocks run. Built and run by launchers.sh.
+// kernel against the CPU reference, and the same bits whatever the order in which threads and
+// blocks run. Built and run by launchers.sh.
 //
 // The arrays are those of the CPU device. Of the linear layers, the matrix products are the
 // reference's and what is put around them is tested: the bias before an f32 product is rounded,
@@ -81,6 +81,19 @@ ENTRY(residual_backward,
       PARAMETERS(void *ddelta, const void *dout, int64_t B, int64_t T, int64_t C, tri_dtype dtype,
                  const tri_dropout *dropout),
       ddelta, dout, B, T, C, dtype, dropout)
+ENTRY(attention_forward,
+      PARAMETERS(void *out, float *lse, const void *qkv, int64_t B, int64_t T, int64_t H, int64_t D,
+                 tri_dtype dtype, const tri_dropout *dropout),
+      out, lse, qkv, B, T, H, D, dtype, dropout)
+ENTRY(attention_backward,
+      PARAMETERS(void *dqkv, float *delta, const void *dout, const void *qkv, const void *out,
+                 const float *lse, int64_t B, int64_t T, int64_t H, int64_t D, tri_dtype dtype,
+                 const tri_dropout *dropout),
+      dqkv, delta, dout, qkv, out, lse, B, T, H, D, dtype, dropout)
+ENTRY(attention_decode,
+      PARAMETERS(void *out, void *k_cache, void *v_cache, const void *qkv, int64_t position,
+                 int64_t B, int64_t T_max, int64_t H, int64_t D, tri_dtype dtype),
+      out, k_cache, v_cache, qkv, position, B, T_max, H, D, dtype)
 ENTRY(cross_entropy_forward,
       PARAMETERS(float *losses, const void *logits, const int32_t *targets, int64_t N, int64_t V,
                  int64_t Vp, tri_dtype dtype),
@@ -143,6 +156,9 @@ static const tri_kernels EMULATED = {
     .linear_forward = linear_forward,
     .linear_backward_input = linear_backward_input,
     .linear_backward_weight = linear_backward_weight,
+    .attention_forward = attention_forward,
+    .attention_backward = attention_backward,
+    .attention_decode = attention_decode,
     .cross_entropy_forward = cross_entropy_forward,
     .cross_entropy_backward = cross_entropy_backward,
     .adamw = adamw,
@@ -155,6 +171,8 @@ static tri_status all_cases(const kernel_comparison *comparison)
   TRI_CALL(kernel_cases_layernorm(comparison));
   TRI_CALL(kernel_cases_residual(comparison));
   TRI_CALL(kernel_cases_linear(comparison));
+  TRI_CALL(kernel_cases_attention(comparison));
+  TRI_CALL(kernel_cases_attention_decode(comparison));
   TRI_CALL(kernel_cases_cross_entropy(comparison));
   TRI_CALL(kernel_cases_adamw(comparison));
   return TRI_OK;

@@ -19,6 +19,8 @@ EXTRA_DIST += \
 # The kernels on it, behind their launchers; what nvcc makes of them.
 EXTRA_DIST += \
   kernels/adamw.cu \
+  kernels/attention.cu \
+  kernels/attention.cuh \
   kernels/columns.cuh \
   kernels/cross_entropy.cu \
   kernels/dropout.cuh \
