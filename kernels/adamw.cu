@@ -45,12 +45,14 @@ static __global__ void __launch_bounds__(THREADS)
   });
 }
 
-template <int W, bool COPY>
+template <bool COPY>
 static cudaError_t launch_adamw(const tri_launch *launch, float *p, tri_bf16 *p_bf16, float *m,
                                 float *v, const float *g, int64_t n, const adamw_step &step)
 {
-  TRI_LAUNCH((adamw<W, COPY>), dim3(grid_of(n, THREADS * W)), dim3(THREADS), 0, launch->stream, p,
-             p_bf16, m, v, g, n, step);
+  with_runs<4>(are_aligned(p, m, v, g) && are_aligned(p_bf16), [=](auto w) {
+    TRI_LAUNCH((adamw<w.value, COPY>), dim3(grid_of(n, THREADS * w.value)), dim3(THREADS), 0,
+               launch->stream, p, p_bf16, m, v, g, n, step);
+  });
   return cudaGetLastError();
 }
 
@@ -71,10 +73,6 @@ extern "C" cudaError_t tri_launch_adamw(const tri_launch *launch, float *p, tri_
                            beta2,
                            (float)(1.0 - b2),
                            (float)(1.0 / (double)correction2)};
-  const bool aligned = are_aligned(p, m, v, g) && are_aligned(p_bf16);
-  if (p_bf16 != NULL)
-    return aligned ? launch_adamw<4, true>(launch, p, p_bf16, m, v, g, n, step)
-                   : launch_adamw<1, true>(launch, p, p_bf16, m, v, g, n, step);
-  return aligned ? launch_adamw<4, false>(launch, p, p_bf16, m, v, g, n, step)
-                 : launch_adamw<1, false>(launch, p, p_bf16, m, v, g, n, step);
+  return p_bf16 != NULL ? launch_adamw<true>(launch, p, p_bf16, m, v, g, n, step)
+                        : launch_adamw<false>(launch, p, p_bf16, m, v, g, n, step);
 }

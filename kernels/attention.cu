@@ -1,9 +1,9 @@
 // Twin of src/device/cpu/attention.c: kernels without tensor cores.
 //
-// All products and sums are in f32. A block takes a tile of rows of one
-// head (queries, or keys in the gradient of keys), R rows a warp; the other side passes by in tiles
-// of 32 rows, one row a lane, 32 channels at a time. Nothing of size (T, T) is stored and every sum
-// is one thread's, in a fixed order.
+// All products and sums are in f32. A block takes a tile of rows of one head (queries, or keys in
+// the gradient of keys), R rows a warp; the other side passes by in tiles of 32 rows, one row a
+// lane, 32 channels at a time. Nothing of size (T, T) is stored and every sum is one thread's, in a
+// fixed order.
 //
 // Floor of a call, causal half counted: 2 B H T^2 D flops forward, 5 B H T^2 D backward; queries
 // and keys get their gradients in two kernels that both make the probabilities again, hence 7 B H
@@ -328,7 +328,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS)
 #pragma unroll
   for (int c = 0; c < N; c++)
     query[c] = c * WARP + lane < D ? to_float(q[c * WARP + lane]) : 0.0f;
-  for (int64_t j0 = warp * DECODE_KEYS; j0 <= position; j0 += PLAIN_THREADS / WARP * DECODE_KEYS) {
+  for (int64_t j0 = warp * DECODE_KEYS; j0 <= position; j0 += PLAIN_WARPS * DECODE_KEYS) {
     float scores[DECODE_KEYS];
 #pragma unroll
     for (int i = 0; i < DECODE_KEYS; i++) {
@@ -444,13 +444,10 @@ static void launch_delta(const tri_launch *launch, float *delta, const T *dout, 
   while (lanes < WARP && lanes * W < n.D)
     lanes *= 2;
   const dim3 grid(grid_of(n_rows, PLAIN_THREADS / lanes));
-  if (runs) {
-    TRI_LAUNCH((attention_delta<T, RUN<T>>), grid, dim3(PLAIN_THREADS), 0, launch->stream, delta,
+  with_runs<RUN<T>>(runs, [=](auto w) {
+    TRI_LAUNCH((attention_delta<T, w.value>), grid, dim3(PLAIN_THREADS), 0, launch->stream, delta,
                dout, out, n_rows, n, lanes);
-  } else {
-    TRI_LAUNCH((attention_delta<T, 1>), grid, dim3(PLAIN_THREADS), 0, launch->stream, delta, dout,
-               out, n_rows, n, lanes);
-  }
+  });
 }
 
 template <class T>

@@ -27,25 +27,24 @@ static inline int64_t row_groups(int64_t N, int64_t n_tiles)
   return at_most(wanted, ceil_div(N, 8 * TILE_ROWS));
 }
 
-// partial[c … c + W) = the sums over the block's TILE_ROWS rows of threads, in order; all threads
-// call it. Only columns below C are written,
-// whole runs.
-template <int W>
-__device__ __forceinline__ void store_partial(float *partial, const float (&sum)[W], int64_t c,
-                                              int64_t C)
+// partial[c … c + W) = the sums over the block's ROWS warps, in order. All threads call it, each
+// with its warp and lane. Only columns below C are written, whole runs.
+template <int ROWS, int W>
+__device__ __forceinline__ void store_partial(float *partial, const float (&sum)[W], int warp,
+                                              int lane, int64_t c, int64_t C)
 {
-  TRI_SHARED(float, tile, [TILE_ROWS][W][WARP]);
+  TRI_SHARED(float, tile, [ROWS][W][WARP]);
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < W; i++)
-    tile[threadIdx.y][i][threadIdx.x] = sum[i];
+    tile[warp][i][lane] = sum[i];
   __syncthreads();
-  if (threadIdx.y != 0 || c >= C) return;
+  if (warp != 0 || c >= C) return;
   float total[W] = {};
 #pragma unroll
   for (int i = 0; i < W; i++)
-    for (int k = 0; k < TILE_ROWS; k++)
-      total[i] += tile[k][i][threadIdx.x];
+    for (int k = 0; k < ROWS; k++)
+      total[i] += tile[k][i][lane];
   store(partial + c, total);
 }
 

@@ -103,26 +103,18 @@ static __global__ void __launch_bounds__(MAX_THREADS)
   }
 }
 
-template <class T, int W, bool BACKWARD, class Logits>
-static cudaError_t launch_width(const tri_launch *launch, float *losses, Logits *logits,
-                                const int32_t *targets, float scale, int64_t N, int64_t V,
-                                int64_t Vp)
-{
-  const int threads = Vp >= 4 * W * MAX_THREADS ? MAX_THREADS : FEW_THREADS;
-  TRI_LAUNCH((cross_entropy<T, W, BACKWARD, Logits>), dim3(grid_of(N, 1)), dim3(threads), 0,
-             launch->stream, losses, logits, targets, scale, N, V, Vp);
-  return cudaGetLastError();
-}
-
 // `Logits` is T, const where they are only read.
 template <class T, bool BACKWARD, class Logits>
 static cudaError_t launch_cross_entropy(const tri_launch *launch, float *losses, Logits *logits,
                                         const int32_t *targets, float scale, int64_t N, int64_t V,
                                         int64_t Vp)
 {
-  if (are_aligned(logits) && Vp % RUN<T> == 0)
-    return launch_width<T, RUN<T>, BACKWARD>(launch, losses, logits, targets, scale, N, V, Vp);
-  return launch_width<T, 1, BACKWARD>(launch, losses, logits, targets, scale, N, V, Vp);
+  with_runs<RUN<T>>(are_aligned(logits) && Vp % RUN<T> == 0, [=](auto w) {
+    const int threads = Vp >= 4 * w.value * MAX_THREADS ? MAX_THREADS : FEW_THREADS;
+    TRI_LAUNCH((cross_entropy<T, w.value, BACKWARD, Logits>), dim3(grid_of(N, 1)), dim3(threads), 0,
+               launch->stream, losses, logits, targets, scale, N, V, Vp);
+  });
+  return cudaGetLastError();
 }
 
 extern "C" cudaError_t tri_launch_cross_entropy_forward(const tri_launch *launch, float *losses,

@@ -86,13 +86,10 @@ static __global__ void __launch_bounds__(THREADS)
 extern "C" cudaError_t tri_launch_fill(const tri_launch *launch, float *out, float value, int64_t n)
 {
   if (n == 0) return cudaSuccess;
-  if (are_aligned(out)) {
-    TRI_LAUNCH((fill<4>), dim3(grid_of(n, THREADS * 4)), dim3(THREADS), 0, launch->stream, out,
-               value, n);
-  } else {
-    TRI_LAUNCH((fill<1>), dim3(grid_of(n, THREADS)), dim3(THREADS), 0, launch->stream, out, value,
-               n);
-  }
+  with_runs<4>(are_aligned(out), [=](auto w) {
+    TRI_LAUNCH((fill<w.value>), dim3(grid_of(n, THREADS * w.value)), dim3(THREADS), 0,
+               launch->stream, out, value, n);
+  });
   return cudaGetLastError();
 }
 
@@ -101,13 +98,10 @@ template <class Out, class In>
 static cudaError_t launch_convert(const tri_launch *launch, void *out, const void *x, int64_t n)
 {
   constexpr int W = RUN < Out >> RUN<In> ? RUN<Out> : RUN<In>;
-  if (are_aligned(out, x)) {
-    TRI_LAUNCH((convert<W, Out, In>), dim3(grid_of(n, THREADS * W)), dim3(THREADS), 0,
+  with_runs<W>(are_aligned(out, x), [=](auto w) {
+    TRI_LAUNCH((convert<w.value, Out, In>), dim3(grid_of(n, THREADS * w.value)), dim3(THREADS), 0,
                launch->stream, (Out *)out, (const In *)x, n);
-  } else {
-    TRI_LAUNCH((convert<1, Out, In>), dim3(grid_of(n, THREADS)), dim3(THREADS), 0, launch->stream,
-               (Out *)out, (const In *)x, n);
-  }
+  });
   return cudaGetLastError();
 }
 
@@ -126,12 +120,10 @@ extern "C" cudaError_t tri_launch_add(const tri_launch *launch, float *out, cons
                                       const float *b, int64_t n)
 {
   if (n == 0) return cudaSuccess;
-  if (are_aligned(out, a, b)) {
-    TRI_LAUNCH((add<4>), dim3(grid_of(n, THREADS * 4)), dim3(THREADS), 0, launch->stream, out, a, b,
-               n);
-  } else {
-    TRI_LAUNCH((add<1>), dim3(grid_of(n, THREADS)), dim3(THREADS), 0, launch->stream, out, a, b, n);
-  }
+  with_runs<4>(are_aligned(out, a, b), [=](auto w) {
+    TRI_LAUNCH((add<w.value>), dim3(grid_of(n, THREADS * w.value)), dim3(THREADS), 0,
+               launch->stream, out, a, b, n);
+  });
   return cudaGetLastError();
 }
 
@@ -139,12 +131,10 @@ template <bool SQUARES>
 static void launch_sum_chunks(const tri_launch *launch, double *out, const float *x, int64_t n,
                               int64_t chunk)
 {
-  const dim3 grid(grid_of(n, chunk));
-  if (are_aligned(x)) {
-    TRI_LAUNCH((sum_chunks<4, SQUARES>), grid, dim3(THREADS), 0, launch->stream, out, x, n, chunk);
-  } else {
-    TRI_LAUNCH((sum_chunks<1, SQUARES>), grid, dim3(THREADS), 0, launch->stream, out, x, n, chunk);
-  }
+  with_runs<4>(are_aligned(x), [=](auto w) {
+    TRI_LAUNCH((sum_chunks<w.value, SQUARES>), dim3(grid_of(n, chunk)), dim3(THREADS), 0,
+               launch->stream, out, x, n, chunk);
+  });
 }
 
 extern "C" cudaError_t tri_launch_sum_squares(const tri_launch *launch, double *out, const float *x,

@@ -176,27 +176,17 @@ static __global__ void __launch_bounds__(WARPS *WARP)
   }
 }
 
-template <class E, int W, bool DROP>
+template <class E, bool DROP>
 static cudaError_t launch_forward(const tri_launch *launch, void *out, const int32_t *tokens,
                                   const void *wte, const void *wpe, int64_t B, int64_t T, int64_t C,
                                   int64_t first_position, const tri_dropout *dropout)
 {
-  TRI_LAUNCH((embedding_forward<E, W, DROP>), dim3(grid_of(B * T, WARPS)), dim3(WARPS * WARP), 0,
-             launch->stream, (E *)out, tokens, (const E *)wte, (const E *)wpe, B * T, T, C,
-             first_position, dropout_mask_of(dropout));
+  with_runs<RUN<E>>(are_aligned(out, wte, wpe) && C % RUN<E> == 0, [=](auto w) {
+    TRI_LAUNCH((embedding_forward<E, w.value, DROP>), dim3(grid_of(B * T, WARPS)),
+               dim3(WARPS * WARP), 0, launch->stream, (E *)out, tokens, (const E *)wte,
+               (const E *)wpe, B * T, T, C, first_position, dropout_mask_of(dropout));
+  });
   return cudaGetLastError();
-}
-
-template <class E, bool DROP>
-static cudaError_t choose_forward(const tri_launch *launch, void *out, const int32_t *tokens,
-                                  const void *wte, const void *wpe, int64_t B, int64_t T, int64_t C,
-                                  int64_t first_position, const tri_dropout *dropout)
-{
-  if (are_aligned(out, wte, wpe) && C % RUN<E> == 0)
-    return launch_forward<E, RUN<E>, DROP>(launch, out, tokens, wte, wpe, B, T, C, first_position,
-                                           dropout);
-  return launch_forward<E, 1, DROP>(launch, out, tokens, wte, wpe, B, T, C, first_position,
-                                    dropout);
 }
 
 extern "C" cudaError_t tri_launch_embedding_forward(const tri_launch *launch, void *out,
@@ -208,16 +198,16 @@ extern "C" cudaError_t tri_launch_embedding_forward(const tri_launch *launch, vo
   if (B == 0 || T == 0 || C == 0) return cudaSuccess;
   const auto forward =
       dtype == TRI_DTYPE_BF16
-          ? (dropout_is_on(dropout) ? choose_forward<tri_bf16, true>
-                                    : choose_forward<tri_bf16, false>)
-          : (dropout_is_on(dropout) ? choose_forward<float, true> : choose_forward<float, false>);
+          ? (dropout_is_on(dropout) ? launch_forward<tri_bf16, true>
+                                    : launch_forward<tri_bf16, false>)
+          : (dropout_is_on(dropout) ? launch_forward<float, true> : launch_forward<float, false>);
   return forward(launch, out, tokens, wte, wpe, B, T, C, first_position, dropout);
 }
 
 template <class E, int W, bool DROP>
-static cudaError_t launch_backward(const tri_launch *launch, float *dwte, float *dwpe,
-                                   const E *dout, const int32_t *tokens, int64_t B, int64_t T,
-                                   int64_t C, const tri_dropout *dropout)
+static void add_slopes(const tri_launch *launch, float *dwte, float *dwpe, const E *dout,
+                       const int32_t *tokens, int64_t B, int64_t T, int64_t C,
+                       const tri_dropout *dropout)
 {
   const dropout_mask mask = dropout_mask_of(dropout);
   const unsigned n_strips = grid_y_of(ceil_div(C, WARP * W));
@@ -228,18 +218,18 @@ static cudaError_t launch_backward(const tri_launch *launch, float *dwte, float 
     TRI_LAUNCH((embedding_backward_tokens<E, W, DROP>), dim3(grid_of(end - begin, WARPS), n_strips),
                dim3(WARPS * WARP), 0, launch->stream, dwte, dout, tokens, begin, end, T, C, mask);
   }
-  return cudaGetLastError();
 }
 
 template <class E, bool DROP>
-static cudaError_t choose_backward(const tri_launch *launch, float *dwte, float *dwpe,
+static cudaError_t launch_backward(const tri_launch *launch, float *dwte, float *dwpe,
                                    const void *dout, const int32_t *tokens, int64_t B, int64_t T,
                                    int64_t C, const tri_dropout *dropout)
 {
-  if (are_aligned(dwte, dwpe) && are_aligned(dout) && C % RUN<E> == 0)
-    return launch_backward<E, RUN<E>, DROP>(launch, dwte, dwpe, (const E *)dout, tokens, B, T, C,
-                                            dropout);
-  return launch_backward<E, 1, DROP>(launch, dwte, dwpe, (const E *)dout, tokens, B, T, C, dropout);
+  const bool runs = are_aligned(dwte, dwpe) && are_aligned(dout) && C % RUN<E> == 0;
+  with_runs<RUN<E>>(runs, [=](auto w) {
+    add_slopes<E, w.value, DROP>(launch, dwte, dwpe, (const E *)dout, tokens, B, T, C, dropout);
+  });
+  return cudaGetLastError();
 }
 
 extern "C" cudaError_t tri_launch_embedding_backward(const tri_launch *launch, float *dwte,
@@ -251,8 +241,8 @@ extern "C" cudaError_t tri_launch_embedding_backward(const tri_launch *launch, f
   if (B == 0 || T == 0 || C == 0) return cudaSuccess;
   const auto backward =
       dtype == TRI_DTYPE_BF16
-          ? (dropout_is_on(dropout) ? choose_backward<tri_bf16, true>
-                                    : choose_backward<tri_bf16, false>)
-          : (dropout_is_on(dropout) ? choose_backward<float, true> : choose_backward<float, false>);
+          ? (dropout_is_on(dropout) ? launch_backward<tri_bf16, true>
+                                    : launch_backward<tri_bf16, false>)
+          : (dropout_is_on(dropout) ? launch_backward<float, true> : launch_backward<float, false>);
   return backward(launch, dwte, dwpe, dout, tokens, B, T, C, dropout);
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "element.cuh"
 #include "portable.cuh"
 
 enum { GRID_LIMIT = 1 << 20, GRID_Y_LIMIT = 65535 };
@@ -29,6 +30,16 @@ static inline unsigned grid_of(int64_t n, int64_t per_block)
 static inline unsigned grid_y_of(int64_t n)
 {
   return (unsigned)at_most(n, GRID_Y_LIMIT);
+}
+
+// body(width<W>()) when the arrays take runs of W elements, else body(width<1>()), which takes any.
+template <int W, class Body> static inline void with_runs(bool fit, Body body)
+{
+  if (fit) {
+    body(width<W>());
+  } else {
+    body(width<1>());
+  }
 }
 
 // Whether all pointers take 16-byte accesses. NULL does.

@@ -23,7 +23,6 @@ enum { TRI_CUDA_WORKSPACE_BYTES = 64 << 20 };
 typedef struct tri_launch {
   cudaStream_t stream;
   void *workspace;        // device memory, TRI_CUDA_WORKSPACE_BYTES, aligned to 256 bytes
-  int n_multiprocessors;  // of the device
   int compute_capability; // 10 * major + minor: 90 on an H200
 } tri_launch;
 

@@ -11,7 +11,7 @@
 enum { BACKWARD_WARPS = 4 };
 
 template <class T, int RUNS>
-static __global__ void __launch_bounds__(NORM_WARPS *WARP)
+static __global__ void __launch_bounds__(NORM_THREADS)
     layernorm_forward_warps(T *out, float *mean, float *rstd, const T *x, const T *w, const T *b,
                             int64_t N, int64_t C, float eps)
 {
@@ -60,27 +60,6 @@ __device__ __forceinline__ void update_run(T *dx, const float (&g)[W], const flo
   store(dx, slopes);
 }
 
-// partial[c … c + W) = the sums over the block's warps, in order; all threads call it.
-template <int W>
-__device__ __forceinline__ void store_warps(float *partial, const float (&sum)[W], int64_t c,
-                                            int64_t C)
-{
-  TRI_SHARED(float, tile, [BACKWARD_WARPS][W][WARP]);
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < W; i++)
-    tile[warp][i][lane] = sum[i];
-  __syncthreads();
-  if (warp != 0 || c >= C) return;
-  float total[W] = {};
-#pragma unroll
-  for (int i = 0; i < W; i++)
-    for (int k = 0; k < BACKWARD_WARPS; k++)
-      total[i] += tile[k][i][lane];
-  store(partial + c, total);
-}
-
 // partial (gridDim.x, 2, C): of each block the sums for dw, then for db.
 template <class T, int RUNS>
 static __global__ void __launch_bounds__(BACKWARD_WARPS *WARP)
@@ -89,7 +68,8 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *WARP)
 {
   constexpr int W = RUN<T>;
   float w_sum[RUNS][W] = {}, b_sum[RUNS][W] = {};
-  const int64_t first = (int64_t)blockIdx.x * BACKWARD_WARPS + threadIdx.x / WARP;
+  const int warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
+  const int64_t first = (int64_t)blockIdx.x * BACKWARD_WARPS + warp;
   for (int64_t n = first; n < N; n += (int64_t)gridDim.x * BACKWARD_WARPS) {
     const float m = mean[n], r = rstd[n];
     run<T, W> x_row[RUNS], dout_row[RUNS];
@@ -130,8 +110,8 @@ static __global__ void __launch_bounds__(BACKWARD_WARPS *WARP)
   float *mine = partial + (int64_t)blockIdx.x * 2 * C;
 #pragma unroll
   for (int k = 0; k < RUNS; k++) {
-    store_warps(mine, w_sum[k], run_column<T>(k), C);
-    store_warps(mine + C, b_sum[k], run_column<T>(k), C);
+    store_partial<BACKWARD_WARPS>(mine, w_sum[k], warp, lane, run_column<T>(k), C);
+    store_partial<BACKWARD_WARPS>(mine + C, b_sum[k], warp, lane, run_column<T>(k), C);
   }
 }
 
@@ -190,8 +170,8 @@ static __global__ void __launch_bounds__(TILE_ROWS *WARP)
       }
     }
     float *mine = partial + (int64_t)blockIdx.y * 2 * C;
-    store_partial(mine, w_sum, c, C);
-    store_partial(mine + C, b_sum, c, C);
+    store_partial<TILE_ROWS>(mine, w_sum, threadIdx.y, threadIdx.x, c, C);
+    store_partial<TILE_ROWS>(mine + C, b_sum, threadIdx.y, threadIdx.x, c, C);
   }
 }
 
@@ -201,20 +181,16 @@ static cudaError_t launch_forward(const tri_launch *launch, T *out, float *mean,
                                   float eps)
 {
   const bool runs = are_aligned(out, x, w, b) && C % RUN<T> == 0;
-  const dim3 warps(grid_of(N, NORM_WARPS)), blocks(grid_of(N, 1));
-  if (runs && C <= 4 * WARP * RUN<T>) {
-    TRI_LAUNCH((layernorm_forward_warps<T, 4>), warps, dim3(NORM_WARPS * WARP), 0, launch->stream,
-               out, mean, rstd, x, w, b, N, C, eps);
-  } else if (runs && C <= 8 * WARP * RUN<T>) {
-    TRI_LAUNCH((layernorm_forward_warps<T, 8>), warps, dim3(NORM_WARPS * WARP), 0, launch->stream,
-               out, mean, rstd, x, w, b, N, C, eps);
-  } else if (runs) {
-    TRI_LAUNCH((layernorm_forward_blocks<T, RUN<T>>), blocks, dim3(NORM_THREADS), 0, launch->stream,
-               out, mean, rstd, x, w, b, N, C, eps);
-  } else {
-    TRI_LAUNCH((layernorm_forward_blocks<T, 1>), blocks, dim3(NORM_THREADS), 0, launch->stream, out,
-               mean, rstd, x, w, b, N, C, eps);
-  }
+  with_row<T>(
+      runs, C,
+      [=](auto n_runs) {
+        TRI_LAUNCH((layernorm_forward_warps<T, n_runs.value>), dim3(grid_of(N, NORM_WARPS)),
+                   dim3(NORM_THREADS), 0, launch->stream, out, mean, rstd, x, w, b, N, C, eps);
+      },
+      [=](auto n_columns) {
+        TRI_LAUNCH((layernorm_forward_blocks<T, n_columns.value>), dim3(grid_of(N, 1)),
+                   dim3(NORM_THREADS), 0, launch->stream, out, mean, rstd, x, w, b, N, C, eps);
+      });
   return cudaGetLastError();
 }
 
@@ -267,15 +243,15 @@ static cudaError_t launch_backward(const tri_launch *launch, T *dx, float *dw, f
                                    const float *rstd, int64_t N, int64_t C)
 {
   const bool runs = are_aligned(dx, dout, x, w) && C % RUN<T> == 0;
-  if (runs && C <= 4 * WARP * RUN<T>) {
-    launch_backward_warps<T, 4>(launch, dx, dw, db, dout, x, w, mean, rstd, N, C);
-  } else if (runs && C <= 8 * WARP * RUN<T>) {
-    launch_backward_warps<T, 8>(launch, dx, dw, db, dout, x, w, mean, rstd, N, C);
-  } else if (runs) {
-    launch_backward_blocks<T, RUN<T>>(launch, dx, dw, db, dout, x, w, mean, rstd, N, C);
-  } else {
-    launch_backward_blocks<T, 1>(launch, dx, dw, db, dout, x, w, mean, rstd, N, C);
-  }
+  with_row<T>(
+      runs, C,
+      [=](auto n_runs) {
+        launch_backward_warps<T, n_runs.value>(launch, dx, dw, db, dout, x, w, mean, rstd, N, C);
+      },
+      [=](auto n_columns) {
+        launch_backward_blocks<T, n_columns.value>(launch, dx, dw, db, dout, x, w, mean, rstd, N,
+                                                   C);
+      });
   return cudaGetLastError();
 }
 

@@ -93,27 +93,20 @@ static __global__ void __launch_bounds__(THREADS)
           sum[i] += slopes[i];
       }
     }
-    store_partial(partial + blockIdx.y * C, sum, c, C);
+    store_partial<TILE_ROWS>(partial + blockIdx.y * C, sum, threadIdx.y, threadIdx.x, c, C);
   }
 }
 
-template <class T, int W>
+template <class T>
 static cudaError_t launch_bias_gelu(const tri_launch *launch, void *out, void *gelu,
                                     const void *bias, int64_t N, int64_t OC)
 {
-  const dim3 grid((unsigned)ceil_div(OC, WARP * W), grid_y_of(ceil_div(N, 4 * TILE_ROWS)));
-  TRI_LAUNCH((bias_gelu<T, W>), grid, dim3(WARP, TILE_ROWS), 0, launch->stream, (T *)out, (T *)gelu,
-             (const T *)bias, N, OC);
+  with_runs<RUN<T>>(are_aligned(out, gelu, bias) && OC % RUN<T> == 0, [=](auto w) {
+    const dim3 grid((unsigned)ceil_div(OC, WARP * w.value), grid_y_of(ceil_div(N, 4 * TILE_ROWS)));
+    TRI_LAUNCH((bias_gelu<T, w.value>), grid, dim3(WARP, TILE_ROWS), 0, launch->stream, (T *)out,
+               (T *)gelu, (const T *)bias, N, OC);
+  });
   return cudaGetLastError();
-}
-
-template <class T>
-static cudaError_t choose_bias_gelu(const tri_launch *launch, void *out, void *gelu,
-                                    const void *bias, int64_t N, int64_t OC)
-{
-  if (are_aligned(out, gelu, bias) && OC % RUN<T> == 0)
-    return launch_bias_gelu<T, RUN<T>>(launch, out, gelu, bias, N, OC);
-  return launch_bias_gelu<T, 1>(launch, out, gelu, bias, N, OC);
 }
 
 extern "C" cudaError_t tri_launch_bias_gelu(const tri_launch *launch, void *out, void *gelu,
@@ -121,21 +114,18 @@ extern "C" cudaError_t tri_launch_bias_gelu(const tri_launch *launch, void *out,
                                             tri_dtype dtype)
 {
   if (N == 0 || OC == 0 || (bias == NULL && gelu == NULL)) return cudaSuccess;
-  return dtype == TRI_DTYPE_BF16 ? choose_bias_gelu<tri_bf16>(launch, out, gelu, bias, N, OC)
-                                 : choose_bias_gelu<float>(launch, out, gelu, bias, N, OC);
+  return dtype == TRI_DTYPE_BF16 ? launch_bias_gelu<tri_bf16>(launch, out, gelu, bias, N, OC)
+                                 : launch_bias_gelu<float>(launch, out, gelu, bias, N, OC);
 }
 
 template <class T>
 static cudaError_t launch_gelu_backward(const tri_launch *launch, void *dx, const void *pre,
                                         int64_t n)
 {
-  if (are_aligned(dx, pre)) {
-    TRI_LAUNCH((gelu_backward<T, RUN<T>>), dim3(grid_of(n, THREADS * RUN<T>)), dim3(THREADS), 0,
+  with_runs<RUN<T>>(are_aligned(dx, pre), [=](auto w) {
+    TRI_LAUNCH((gelu_backward<T, w.value>), dim3(grid_of(n, THREADS * w.value)), dim3(THREADS), 0,
                launch->stream, (T *)dx, (const T *)pre, n);
-  } else {
-    TRI_LAUNCH((gelu_backward<T, 1>), dim3(grid_of(n, THREADS)), dim3(THREADS), 0, launch->stream,
-               (T *)dx, (const T *)pre, n);
-  }
+  });
   return cudaGetLastError();
 }
 
@@ -148,8 +138,8 @@ extern "C" cudaError_t tri_launch_gelu_backward(const tri_launch *launch, void *
 }
 
 template <class T, int W>
-static cudaError_t launch_bias_backward(const tri_launch *launch, float *dbias, const T *dout,
-                                        int64_t N, int64_t OC)
+static void add_bias_slopes(const tri_launch *launch, float *dbias, const T *dout, int64_t N,
+                            int64_t OC)
 {
   float *partial = (float *)launch->workspace;
   for (int64_t c = 0; c < OC; c += COLUMN_SLICE) {
@@ -159,16 +149,16 @@ static cudaError_t launch_bias_backward(const tri_launch *launch, float *dbias, 
                0, launch->stream, partial, dout + c, N, C, OC);
     launch_add_partials(launch->stream, dbias + c, C, NULL, partial, C, K);
   }
-  return cudaGetLastError();
 }
 
 template <class T>
-static cudaError_t choose_bias_backward(const tri_launch *launch, float *dbias, const void *dout,
+static cudaError_t launch_bias_backward(const tri_launch *launch, float *dbias, const void *dout,
                                         int64_t N, int64_t OC)
 {
-  if (are_aligned(dout) && OC % RUN<T> == 0)
-    return launch_bias_backward<T, RUN<T>>(launch, dbias, (const T *)dout, N, OC);
-  return launch_bias_backward<T, 1>(launch, dbias, (const T *)dout, N, OC);
+  with_runs<RUN<T>>(are_aligned(dout) && OC % RUN<T> == 0, [=](auto w) {
+    add_bias_slopes<T, w.value>(launch, dbias, (const T *)dout, N, OC);
+  });
+  return cudaGetLastError();
 }
 
 extern "C" cudaError_t tri_launch_bias_backward(const tri_launch *launch, float *dbias,
@@ -176,6 +166,6 @@ extern "C" cudaError_t tri_launch_bias_backward(const tri_launch *launch, float 
                                                 tri_dtype dtype)
 {
   if (N == 0 || OC == 0) return cudaSuccess;
-  return dtype == TRI_DTYPE_BF16 ? choose_bias_backward<tri_bf16>(launch, dbias, dout, N, OC)
-                                 : choose_bias_backward<float>(launch, dbias, dout, N, OC);
+  return dtype == TRI_DTYPE_BF16 ? launch_bias_backward<tri_bf16>(launch, dbias, dout, N, OC)
+                                 : launch_bias_backward<float>(launch, dbias, dout, N, OC);
 }

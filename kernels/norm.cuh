@@ -9,7 +9,21 @@
 #include "launch.cuh"
 #include "reduce.cuh"
 
-enum { NORM_WARPS = 8, NORM_THREADS = 256 };
+enum { NORM_WARPS = 8, NORM_THREADS = NORM_WARPS * WARP };
+
+// warps(width<RUNS>()) when a warp holds a row of C elements in RUNS runs a lane; else, elements of
+// a block at a time, blocks(width<W>()).
+template <class T, class Warps, class Blocks>
+static inline void with_row(bool runs, int64_t C, Warps warps, Blocks blocks)
+{
+  if (runs && C <= 4 * WARP * RUN<T>) {
+    warps(width<4>());
+  } else if (runs && C <= 8 * WARP * RUN<T>) {
+    warps(width<8>());
+  } else {
+    with_runs<RUN<T>>(runs, blocks);
+  }
+}
 
 // The column where the r-th run of this lane begins.
 template <class T> __device__ __forceinline__ int64_t run_column(int r)

@@ -58,7 +58,7 @@ static __global__ void __launch_bounds__(THREADS)
 
 // The norm is of the rounded residual, so the row is kept as it is stored.
 template <class E, int RUNS, bool DROP>
-static __global__ void __launch_bounds__(NORM_WARPS *WARP)
+static __global__ void __launch_bounds__(NORM_THREADS)
     residual_layernorm_forward_warps(E *residual, E *out, float *mean, float *rstd, const E *x,
                                      const E *delta, const E *w, const E *b, int64_t N, int64_t T,
                                      int64_t C, float eps, dropout_mask mask)
@@ -103,15 +103,12 @@ static cudaError_t launch_forward(const tri_launch *launch, void *out, const voi
                                   const tri_dropout *dropout)
 {
   const dropout_mask mask = dropout_mask_of(dropout);
-  if (are_aligned(out, x, delta) && (B == 1 || S % RUN<T> == 0)) {
-    TRI_LAUNCH((residual_forward<T, RUN<T>, DROP>),
-               dim3(grid_of(S, THREADS * RUN<T>), grid_y_of(B)), dim3(THREADS), 0, launch->stream,
+  const bool runs = are_aligned(out, x, delta) && (B == 1 || S % RUN<T> == 0);
+  with_runs<RUN<T>>(runs, [=](auto w) {
+    TRI_LAUNCH((residual_forward<T, w.value, DROP>),
+               dim3(grid_of(S, THREADS * w.value), grid_y_of(B)), dim3(THREADS), 0, launch->stream,
                (T *)out, (const T *)x, (const T *)delta, B, S, mask);
-  } else {
-    TRI_LAUNCH((residual_forward<T, 1, DROP>), dim3(grid_of(S, THREADS), grid_y_of(B)),
-               dim3(THREADS), 0, launch->stream, (T *)out, (const T *)x, (const T *)delta, B, S,
-               mask);
-  }
+  });
   return cudaGetLastError();
 }
 
@@ -136,14 +133,12 @@ static cudaError_t launch_backward(const tri_launch *launch, void *ddelta, const
                                    int64_t B, int64_t S, const tri_dropout *dropout)
 {
   const dropout_mask mask = dropout_mask_of(dropout);
-  if (are_aligned(ddelta, dout) && (B == 1 || S % RUN<T> == 0)) {
-    TRI_LAUNCH((residual_backward<T, RUN<T>, DROP>),
-               dim3(grid_of(S, THREADS * RUN<T>), grid_y_of(B)), dim3(THREADS), 0, launch->stream,
+  const bool runs = are_aligned(ddelta, dout) && (B == 1 || S % RUN<T> == 0);
+  with_runs<RUN<T>>(runs, [=](auto w) {
+    TRI_LAUNCH((residual_backward<T, w.value, DROP>),
+               dim3(grid_of(S, THREADS * w.value), grid_y_of(B)), dim3(THREADS), 0, launch->stream,
                (T *)ddelta, (const T *)dout, B, S, mask);
-  } else {
-    TRI_LAUNCH((residual_backward<T, 1, DROP>), dim3(grid_of(S, THREADS), grid_y_of(B)),
-               dim3(THREADS), 0, launch->stream, (T *)ddelta, (const T *)dout, B, S, mask);
-  }
+  });
   return cudaGetLastError();
 }
 
@@ -178,9 +173,9 @@ struct fused {
 template <class E, int RUNS, bool DROP> static void launch_warps(const fused &f)
 {
   TRI_LAUNCH((residual_layernorm_forward_warps<E, RUNS, DROP>), dim3(grid_of(f.N, NORM_WARPS)),
-             dim3(NORM_WARPS * WARP), 0, f.launch->stream, (E *)f.residual, (E *)f.out, f.mean,
-             f.rstd, (const E *)f.x, (const E *)f.delta, (const E *)f.w, (const E *)f.b, f.N, f.T,
-             f.C, f.eps, dropout_mask_of(f.dropout));
+             dim3(NORM_THREADS), 0, f.launch->stream, (E *)f.residual, (E *)f.out, f.mean, f.rstd,
+             (const E *)f.x, (const E *)f.delta, (const E *)f.w, (const E *)f.b, f.N, f.T, f.C,
+             f.eps, dropout_mask_of(f.dropout));
 }
 
 template <class E, int W, bool DROP> static void launch_blocks(const fused &f)
@@ -194,15 +189,9 @@ template <class E, int W, bool DROP> static void launch_blocks(const fused &f)
 template <class E, bool DROP> static cudaError_t launch_fused(const fused &f)
 {
   const bool runs = are_aligned(f.residual, f.out, f.x, f.delta, f.w, f.b) && f.C % RUN<E> == 0;
-  if (runs && f.C <= 4 * WARP * RUN<E>) {
-    launch_warps<E, 4, DROP>(f);
-  } else if (runs && f.C <= 8 * WARP * RUN<E>) {
-    launch_warps<E, 8, DROP>(f);
-  } else if (runs) {
-    launch_blocks<E, RUN<E>, DROP>(f);
-  } else {
-    launch_blocks<E, 1, DROP>(f);
-  }
+  with_row<E>(
+      runs, f.C, [=](auto w) { launch_warps<E, w.value, DROP>(f); },
+      [=](auto w) { launch_blocks<E, w.value, DROP>(f); });
   return cudaGetLastError();
 }
 

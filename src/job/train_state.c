@@ -239,19 +239,17 @@ tri_status tri_train_resume(tri_train *train, bool *resumed)
   *resumed = false;
   if (strcmp(resume, "never") == 0) return TRI_OK;
   tri_ckpt *ckpt = NULL;
+  tri_status status = TRI_OK;
   if (strcmp(resume, "auto") == 0) {
     TRI_CALL(tri_ckpt_open_newest(train->comm, train->checkpoint_dir, &ckpt));
     if (ckpt == NULL) return TRI_OK;
-    const tri_status moved =
-        tri_ckpt_set_aside(train->comm, train->checkpoint_dir, tri_ckpt_step(ckpt));
-    if (moved != TRI_OK) tri_ckpt_close(&ckpt);
-    TRI_CALL(moved);
+    status = tri_ckpt_set_aside(train->comm, train->checkpoint_dir, tri_ckpt_step(ckpt));
   } else {
     TRI_CALL(tri_ckpt_open(train->comm, resume, &ckpt));
   }
-  const tri_status loaded = load_checkpoint(train, ckpt);
+  if (status == TRI_OK) status = load_checkpoint(train, ckpt);
   tri_ckpt_close(&ckpt);
-  TRI_CALL(loaded);
+  TRI_CALL(status);
   train->last_saved_step = train->step;
   *resumed = true;
   return TRI_OK;

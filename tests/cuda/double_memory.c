@@ -32,8 +32,6 @@
 #define ASAN_UNPOISON_MEMORY_REGION(start, size) ((void)(start), (void)(size))
 #endif
 #ifdef DOUBLE_TSAN
-void __tsan_read_range(void *start, unsigned long size);
-void __tsan_write_range(void *start, unsigned long size);
 enum { ARENA_BITS = 34 };
 #else
 enum { ARENA_BITS = 40 };
@@ -228,26 +226,6 @@ bool double_is_pinned(const void *start, size_t size)
 {
   const allocation *a = host_find(start);
   return a != NULL && (const char *)start + size <= a->start + a->size;
-}
-
-void double_reads(const void *start, size_t size)
-{
-#ifdef DOUBLE_TSAN
-  __tsan_read_range((void *)start, size);
-#else
-  (void)start;
-  (void)size;
-#endif
-}
-
-void double_writes(void *start, size_t size)
-{
-#ifdef DOUBLE_TSAN
-  __tsan_write_range(start, size);
-#else
-  (void)start;
-  (void)size;
-#endif
 }
 
 cudaError_t cudaMalloc(void **out, size_t size)

@@ -99,9 +99,6 @@ bool double_is_device(const void *start);
 // Device code runs between these, in operation `what`.
 void double_enter_device(const char *what);
 void double_leave_device(void);
-// Device code that no sanitizer sees reads or writes this.
-void double_reads(const void *start, size_t size);
-void double_writes(void *start, size_t size);
 
 // --- queues (double_queue.c)
 

@@ -515,6 +515,19 @@ static void copy_all(const matmul *p, enum cudaMemcpyKind kind)
   OK(cudaMemcpy(up_ ? p->device : p->host, up_ ? p->host : p->device, ALL * sizeof(float), kind));
 }
 
+// The product with an epilogue, on the host again; the caller releases it.
+static matmul product(uint32_t epilogue)
+{
+  matmul p = {0};
+  OK(plan(&p, epilogue, M));
+  for (int i = 0; i < ALL; i++)
+    p.host[i] = sinf((float)i);
+  copy_all(&p, cudaMemcpyHostToDevice);
+  multiply(&p, p.device, NULL);
+  copy_all(&p, cudaMemcpyDeviceToHost);
+  return p;
+}
+
 static double expected(const float *h, int i, int j)
 {
   double sum = 0;
@@ -538,13 +551,7 @@ static double tanh_gelu(double x)
 
 static void gelu_aux_bias(void)
 {
-  matmul p = {0};
-  OK(plan(&p, CUBLASLT_EPILOGUE_GELU_AUX_BIAS, M));
-  for (int i = 0; i < ALL; i++)
-    p.host[i] = sinf((float)i);
-  copy_all(&p, cudaMemcpyHostToDevice);
-  multiply(&p, p.device, NULL);
-  copy_all(&p, cudaMemcpyDeviceToHost);
+  matmul p = product(CUBLASLT_EPILOGUE_GELU_AUX_BIAS);
   for (int i = 0; i < M; i++)
     for (int j = 0; j < COLUMNS; j++) {
       const double x = expected(p.host, i, j) + p.host[BIAS_AT + i];
@@ -556,13 +563,7 @@ static void gelu_aux_bias(void)
 
 static void dgelu_bgrad(void)
 {
-  matmul p = {0};
-  OK(plan(&p, CUBLASLT_EPILOGUE_DGELU_BGRAD, M));
-  for (int i = 0; i < ALL; i++)
-    p.host[i] = sinf((float)i);
-  copy_all(&p, cudaMemcpyHostToDevice);
-  multiply(&p, p.device, NULL);
-  copy_all(&p, cudaMemcpyDeviceToHost);
+  matmul p = product(CUBLASLT_EPILOGUE_DGELU_BGRAD);
   for (int i = 0; i < M; i++) {
     double sum = 0;
     for (int j = 0; j < COLUMNS; j++) {
@@ -578,13 +579,7 @@ static void dgelu_bgrad(void)
 
 static void bgrada(void)
 {
-  matmul p = {0};
-  OK(plan(&p, CUBLASLT_EPILOGUE_BGRADA, M));
-  for (int i = 0; i < ALL; i++)
-    p.host[i] = sinf((float)i);
-  copy_all(&p, cudaMemcpyHostToDevice);
-  multiply(&p, p.device, NULL);
-  copy_all(&p, cudaMemcpyDeviceToHost);
+  matmul p = product(CUBLASLT_EPILOGUE_BGRADA);
   for (int i = 0; i < M; i++) {
     double sum = 0;
     for (int k = 0; k < K; k++)

@@ -3,8 +3,11 @@
 # TRI_CUDA_DIR is the toolkit whose headers are used; where it is not set nothing is tested.
 : "${TRI_SRCDIR:?}" "${TRI_SCRATCH:?}"
 [ -n "$TRI_CUDA_DIR" ] || { echo "skipped: TRI_CUDA_DIR is not set"; exit 77; }
-emulation_flags="-std=c++17 -g -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
-  -I$TRI_SRCDIR/include -I$TRI_SRCDIR/tests -I$TRI_SRCDIR/kernels -isystem $TRI_CUDA_DIR/include"
+emulation_include="-I$TRI_SRCDIR/include -I$TRI_SRCDIR/tests -I$TRI_SRCDIR/kernels -isystem $TRI_CUDA_DIR/include"
+emulation_flags="-std=c++17 -g -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off $emulation_include"
+
+# The emulation's files, emulation_PART.cpp.
+emulation_parts="barrier fibers grid order shared tensor warp"
 
 # Objects and libraries to link besides.
 emulation_link=
@@ -16,7 +19,7 @@ build_emulated() {
   objects=
   # The flags are lists of words.
   # shellcheck disable=SC2086
-  for part in barrier fibers grid order shared tensor warp; do
+  for part in $emulation_parts; do
     object=$program.$part.o
     "$compiler" $emulation_flags $own_flags -c "$TRI_SRCDIR/tests/cuda/emulation_$part.cpp" \
       -o "$object" || return 1

@@ -13,7 +13,7 @@
 // Of tests/cuda/emulation.h, which is C++.
 void emu_set_order(int order, uint64_t seed);
 
-static tri_launch launch = {.n_multiprocessors = 132, .compute_capability = 90};
+static tri_launch launch = {.compute_capability = 90};
 static tri_device *device;
 static tri_stream *ascending, *reordered; // of the two sides: kernels of the second run in …
 static int order;                         // … this order
