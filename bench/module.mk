@@ -6,6 +6,10 @@ bench_matmul_speed_SOURCES = \
   bench/peak.c \
   bench/peak.h
 
+if TRI_FFTW
+EXTRA_PROGRAMS += bench/fft
+endif
+
 # Files, not the folder: automake would also copy what was built in it.
 EXTRA_DIST += \
   bench/matmul \

@@ -1,8 +1,9 @@
-// What a backend provides: private to src/device. A device, stream or event of a backend begins
-// with these structures.
+// What a backend provides: private to src/device. A device, stream, event or plan of a backend
+// begins with these structures.
 #pragma once
 
 #include "trireme/device/device.h"
+#include "trireme/device/fft.h"
 
 typedef struct tri_device_operations {
   void (*close)(tri_device *device);
@@ -23,6 +24,12 @@ typedef struct tri_device_operations {
   tri_status (*event_wait)(tri_event *event, tri_stream *stream);
   tri_status (*event_synchronize)(tri_event *event);
   tri_status (*event_query)(tri_event *event, bool *done);
+  // The shape is right; the backend sets work_bytes and its own fields.
+  tri_status (*fft_create)(tri_device *device, const tri_fft_shape *shape, tri_fft **out);
+  void (*fft_destroy)(tri_fft *fft);
+  // batch > 0; the arrays are what tri_fft_execute asks for.
+  tri_status (*fft_execute)(const tri_fft *fft, tri_stream *stream, void *out, void *in,
+                            void *work);
 } tri_device_operations;
 
 struct tri_device {
@@ -36,4 +43,11 @@ struct tri_stream {
 
 struct tri_event {
   tri_device *device;
+};
+
+struct tri_fft {
+  tri_device *device;
+  tri_fft_shape shape;
+  int64_t in_bytes, out_bytes; // from the first element of a side to behind its last
+  size_t work_bytes;
 };

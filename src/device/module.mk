@@ -2,6 +2,7 @@ libtrireme_a_SOURCES += \
   src/device/arena.c \
   src/device/device.c \
   src/device/device_operations.h \
+  src/device/fft.c \
   src/device/cpu/adamw.c \
   src/device/cpu/attention.c \
   src/device/cpu/check.c \
@@ -13,6 +14,7 @@ libtrireme_a_SOURCES += \
   src/device/cpu/element.h \
   src/device/cpu/elementwise.c \
   src/device/cpu/embedding.c \
+  src/device/cpu/fft.h \
   src/device/cpu/gemm.c \
   src/device/cpu/gemm.h \
   src/device/cpu/gemm_linear.c \
@@ -29,6 +31,13 @@ libtrireme_a_SOURCES += \
   src/device/cpu/reference.h \
   src/device/cpu/residual.c \
   src/device/cpu/vector_kernels.c
+
+# A build without FFTW (configure --without-fftw) says so when a transform is planned.
+if TRI_FFTW
+libtrireme_a_SOURCES += src/device/cpu/fft.c
+else
+libtrireme_a_SOURCES += src/device/cpu/fft_absent.c
+endif
 
 # The vector kernels, once for each instruction set.
 tri_vector_sources = \

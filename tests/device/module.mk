@@ -52,3 +52,9 @@ tests_device_gemm_bf16_test_CFLAGS = $(AM_CFLAGS) -DTRI_ISA_SUFFIX=widened
 # How fast the kernels are: make bench/kernels.
 EXTRA_PROGRAMS += bench/kernels
 bench_kernels_LDADD = $(vector_pieces) $(LDADD)
+
+if TRI_FFTW
+check_PROGRAMS += tests/device/fft_test
+else
+check_PROGRAMS += tests/device/fft_absent_test
+endif

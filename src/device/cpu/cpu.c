@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/cpu/fft.h"
 #include "device/cpu/memory.h"
 #include "device/cpu/memory_limits.h"
 #include "device/cpu/onednn.h"
@@ -125,7 +126,10 @@ static const tri_device_operations cpu_operations = {.close = cpu_close,
                                                      .event_record = cpu_event_mark,
                                                      .event_wait = cpu_event_mark,
                                                      .event_synchronize = cpu_event_synchronize,
-                                                     .event_query = cpu_event_query};
+                                                     .event_query = cpu_event_query,
+                                                     .fft_create = tri_cpu_fft_create,
+                                                     .fft_destroy = tri_cpu_fft_destroy,
+                                                     .fft_execute = tri_cpu_fft_execute};
 
 // --- what the options ask for
 
