@@ -136,6 +136,11 @@ TRI_MUST_CHECK tri_status tri_comm_test_all(const tri_operation *operation, int 
 TRI_MUST_CHECK tri_status tri_comm_wait_all(tri_comm *comm, const tri_operation *operation, int n,
                                             MPI_Request *requests, MPI_Status *statuses);
 
+// The messages of a group name ranks and tags that are there.
+TRI_MUST_CHECK tri_status tri_comm_check_messages(const tri_comm *comm, const char *what,
+                                                  const char *kind, const tri_message *messages,
+                                                  int n);
+
 // Calls back the messages of open groups that MPI has not begun to move: after a failure their
 // buffers may be released.
 void tri_comm_cancel_groups(tri_comm *comm);

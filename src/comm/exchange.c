@@ -1,8 +1,8 @@
 // Groups of messages, taken from the communicator's pool.
 #include "comm/comm_private.h"
 
-static tri_status check_messages(const tri_comm *comm, const char *what, const char *kind,
-                                 const tri_message *messages, int n)
+tri_status tri_comm_check_messages(const tri_comm *comm, const char *what, const char *kind,
+                                   const tri_message *messages, int n)
 {
   for (int i = 0; i < n; i++) {
     TRI_CHECK(messages[i].peer >= 0 && messages[i].peer < comm->size, TRI_ERR_ARGUMENT,
@@ -51,8 +51,8 @@ tri_status tri_comm_exchange_start(tri_comm *comm, const char *what, const tri_m
             TRI_ERR_ARGUMENT,
             "\"%s\" of \"%s\": %d sends and %d receives are more than the %d messages reserved",
             what, comm->name, n_sends, n_receives, comm->n_messages);
-  TRI_CALL(check_messages(comm, what, "send", sends, n_sends));
-  TRI_CALL(check_messages(comm, what, "receive", receives, n_receives));
+  TRI_CALL(tri_comm_check_messages(comm, what, "send", sends, n_sends));
+  TRI_CALL(tri_comm_check_messages(comm, what, "receive", receives, n_receives));
   tri_request *group = take_group(comm);
   TRI_CHECK(group != NULL, TRI_ERR_ARGUMENT, "\"%s\" of \"%s\": all %d groups reserved are open",
             what, comm->name, comm->n_requests);

@@ -7,4 +7,7 @@ libtrireme_a_SOURCES += \
   src/comm/mpi.c \
   src/comm/report.c \
   src/comm/side.c \
+  src/comm/staged.c \
+  src/comm/transport.c \
+  src/comm/transport_private.h \
   src/comm/wait.c

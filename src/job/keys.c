@@ -9,6 +9,7 @@
 // JOB_CHOICE stores the place of a word in the type text, so the texts follow the enums.
 _Static_assert(TRI_JOB_TRAIN == 0, "kind");
 _Static_assert(TRI_JOB_DEVICE_CPU == 0 && TRI_JOB_DEVICE_CUDA == 1, "device");
+_Static_assert(TRI_JOB_REDUCE_EXACT == 0 && TRI_JOB_REDUCE_FAST == 1, "reduce");
 _Static_assert(TRI_DTYPE_F32 == 0 && TRI_DTYPE_BF16 == 1, "precision");
 _Static_assert(TRI_SCHEDULE_CONSTANT == 0 && TRI_SCHEDULE_LINEAR == 1 && TRI_SCHEDULE_COSINE == 2,
                "schedule");
@@ -127,6 +128,14 @@ const job_key tri_job_table[JOB_N_KEYS] = {
         parallel.data,
         "data-parallel ranks, at most the micro-batches of a step; auto: all ranks; a number that "
         "is not that of the ranks started is an error"),
+    KEY("parallel.transport", JOB_TEXT, "auto | host | nccl | staged", "auto", "",
+        parallel.transport,
+        "how gradients travel between ranks; host: MPI takes device memory, which is host memory "
+        "on a CPU; nccl: NVIDIA's library, each rank on a GPU of its own; staged: pinned host "
+        "memory and MPI, on any device; never changes a bit"),
+    KEY("parallel.reduce", JOB_CHOICE, "exact | fast", "exact", "", parallel.reduce,
+        "exact: gradients are added in the fixed order of the tree; fast: by NCCL's all-reduce, "
+        "less traffic, but other bits on another number of ranks"),
     KEY("parallel.overlap", JOB_BOOL, "true | false", "true", "", parallel.overlap,
         "exchange gradients during the backward pass; never changes a bit"),
     KEY("parallel.bucket_mib", JOB_NUMBER, "number", "8", "(0, 1048576]", parallel.bucket_mib,

@@ -164,6 +164,20 @@ static tri_status check_data(const job_document *document, const tri_job *job)
   return TRI_OK;
 }
 
+static tri_status check_parallel(const job_document *document, const tri_job *job)
+{
+  const tri_job_parallel *parallel = &job->parallel;
+  if (parallel->reduce != TRI_JOB_REDUCE_FAST) return TRI_OK;
+  RULE("parallel.reduce", job->device == TRI_JOB_DEVICE_CUDA,
+       "parallel.reduce fast is NCCL's all-reduce, which needs device cuda: take exact");
+  RULE("parallel.reduce",
+       strcmp(parallel->transport, "auto") == 0 || strcmp(parallel->transport, "nccl") == 0,
+       "parallel.reduce fast is NCCL's all-reduce, but parallel.transport is %s: take exact, or "
+       "transport nccl",
+       parallel->transport);
+  return TRI_OK;
+}
+
 tri_status tri_job_check_rules(const job_document *document, const tri_job *job)
 {
   TRI_CALL(check_name(document, job));
@@ -171,5 +185,6 @@ tri_status tri_job_check_rules(const job_document *document, const tri_job *job)
   TRI_CALL(check_batch(document, job));
   TRI_CALL(check_rate(document, job));
   TRI_CALL(check_data(document, job));
+  TRI_CALL(check_parallel(document, job));
   return TRI_OK;
 }

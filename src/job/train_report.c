@@ -91,6 +91,23 @@ static void print_memory(const tri_train *train, const rank_facts *all)
           activations, exchange);
 }
 
+static void print_exchange(const tri_train *train)
+{
+  tri_transport_facts facts;
+  char created[64] = "", staging[96] = "";
+  if (train->n_ranks == 1) return;
+  tri_transport_get_facts(train->transport, &facts);
+  if (facts.create_seconds > 0)
+    snprintf(created, sizeof created, "; communicator made in %.2f s", facts.create_seconds);
+  if (facts.staging_bytes > 0)
+    snprintf(staging, sizeof staging, "; %.1f MiB of pinned host memory", mib(facts.staging_bytes));
+  tri_log(TRI_LOG_INFO, "exchange   %s: %s%s%s; parallel.reduce %s", facts.name, facts.reason,
+          created, staging,
+          train->job->parallel.reduce == TRI_JOB_REDUCE_FAST
+              ? "fast: NCCL's all-reduce, bits depend on the ranks"
+              : "exact: the fixed tree, the same bits on any ranks");
+}
+
 static void print_header(const tri_train *train, const rank_facts *all)
 {
   const tri_job *job = train->job;
@@ -103,6 +120,7 @@ static void print_header(const tri_train *train, const rank_facts *all)
       train->n_ranks, train->n_ranks == 1 ? "" : "s", job->train.global_batch, train->T,
       train->n_microbatches, train->B, job->train.sum_group, job->parallel.overlap ? "on" : "off");
   print_ranks(train, all);
+  print_exchange(train);
   print_model(train);
   tri_log(TRI_LOG_INFO,
           "data       %s: tokenizer %s, %" PRId64 " tokens to train on, %" PRId64 " to validate on",

@@ -41,6 +41,7 @@ typedef struct tri_train {
   tri_loader *loader;     // training samples
   tri_loader *validation; // in order; NULL when there is no validation split
   tri_model *model;
+  tri_transport *transport;
   tri_data_parallel *dp;
 
   // Device memory, one arena a kind. All flat arrays have model->parameters.flat_count elements.

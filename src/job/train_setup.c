@@ -277,9 +277,12 @@ static tri_status open_parallel(tri_train *train)
       .n_microbatches = train->n_microbatches,
       .overlap = job->parallel.overlap,
       .bucket_bytes = (int64_t)(job->parallel.bucket_mib * 1048576.0),
-      .in_flight = job->parallel.in_flight};
-  TRI_CALL(
-      tri_data_parallel_create(train->comm, train->stream, train->model, &options, &train->dp));
+      .in_flight = job->parallel.in_flight,
+      .fast = job->parallel.reduce == TRI_JOB_REDUCE_FAST};
+  TRI_CALL(tri_transport_create(train->comm, train->device, job->parallel.transport, NULL,
+                                &train->transport));
+  TRI_CALL(tri_data_parallel_create(train->transport, train->stream, train->model, &options,
+                                    &train->dp));
   tri_data_parallel_share(train->dp, &train->first_microbatch, &train->end_microbatch);
   return TRI_OK;
 }
@@ -327,6 +330,7 @@ tri_status tri_train_open(tri_train *train, tri_runtime *runtime, const tri_job 
 
 void tri_train_close(tri_train *train)
 {
+  tri_transport_destroy(&train->transport); // releasing memory would wait for what is under way
   tri_data_parallel_destroy(&train->dp);
   if (train->metrics != NULL && tri_metrics_close(&train->metrics) != TRI_OK) {
     tri_log(TRI_LOG_WARN, "%s", tri_error_message());

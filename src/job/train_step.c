@@ -113,6 +113,7 @@ static tri_status gradient_norm(tri_train *train, const float *gradient, double 
   TRI_CALL(train->kernels->sum_squares(train->stream, train->chunk_sums, gradient, n));
   TRI_CALL(tri_stream_copy_to_host(train->stream, train->host_sums, train->chunk_sums,
                                    (size_t)train->n_chunks * sizeof(double)));
+  TRI_CALL(tri_data_parallel_synchronize(train->dp));
   TRI_CALL(tri_stream_synchronize(train->stream));
   *norm = tri_norm_of_chunks(train->host_sums, train->n_chunks);
   return TRI_OK;

@@ -27,6 +27,17 @@ bool tri_sum_tree_parent(int n, tri_sum_node node, tri_sum_node *parent, bool *i
   return false;
 }
 
+bool tri_sum_tree_siblings(int n, tri_sum_node left, tri_sum_node right, tri_sum_node *parent)
+{
+  tri_sum_node left_parent, right_parent;
+  bool left_is_left, right_is_left;
+  if (!tri_sum_tree_parent(n, left, &left_parent, &left_is_left)) return false;
+  if (!tri_sum_tree_parent(n, right, &right_parent, &right_is_left)) return false;
+  *parent = left_parent;
+  return left_is_left && !right_is_left && left_parent.first == right_parent.first &&
+         left_parent.end == right_parent.end;
+}
+
 tri_sum_node tri_sum_tree_share(int n, int size, int rank)
 {
   const int each = n / size, more = n % size;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The state digest is the same on 1, 2, 3, 4 and 5 ranks, with and without overlap, for other bucket sizes, slots and
-# threads; and it changes with what defines the run.
+# The state digest is the same on 1, 2, 3, 4 and 5 ranks, with and without overlap, for other transports, bucket sizes,
+# slots and threads; and it changes with what defines the run.
 # timeout: 240
 . "$TRI_SRCDIR/tests/job/train_test_lib.sh"
 train 1 out job.yaml run.dir=r1
@@ -12,6 +12,7 @@ fi
 for n in 2 3 4 5; do expect_digest "ranks_$n" $n "$wanted" job.yaml run.dir=r$n; done
 expect_digest no_overlap 3 "$wanted" job.yaml run.dir=s1 parallel.overlap=false
 expect_digest large_buckets 2 "$wanted" job.yaml run.dir=s2 parallel.bucket_mib=8
+expect_digest staged 3 "$wanted" job.yaml run.dir=s6 parallel.transport=staged
 expect_digest one_slot 4 "$wanted" job.yaml run.dir=s3 parallel.in_flight=1
 expect_digest two_threads 2 "$wanted" job.yaml run.dir=s4 cpu.threads=2
 expect_digest three_threads 1 "$wanted" job.yaml run.dir=s5 cpu.threads=3

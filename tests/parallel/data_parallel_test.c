@@ -20,6 +20,7 @@ static int64_t flat_count;
 static tri_comm *world;
 static tri_device *device;
 static tri_stream *stream;
+static tri_transport *transport;
 
 static void invent_model(void)
 {
@@ -112,7 +113,7 @@ static void run_case(int n_microbatches, int group, bool overlap, int64_t bucket
                                              .bucket_bytes = bucket_bytes,
                                              .in_flight = in_flight};
   tri_data_parallel *dp = NULL;
-  EXPECT_OK(tri_data_parallel_create(world, stream, &model, &options, &dp));
+  EXPECT_OK(tri_data_parallel_create(transport, stream, &model, &options, &dp));
   if (dp == NULL) return;
   for (int step = 0; step < 2; step++)
     run_step(dp, &options, step);
@@ -127,6 +128,20 @@ TEST(gradient_is_the_definition)
     for (int group = 1; group <= 3; group++)
       run_case(counts[c], group, true, 1 << 14, 2);
   }
+}
+
+// Through host memory, as devices with memory of their own need it.
+TEST(staged_transport_changes_nothing)
+{
+  tri_transport *const host = transport;
+  EXPECT_OK(tri_transport_create(world, device, "staged", NULL, &transport));
+  for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
+    run_case(7, 1, true, 1 << 14, in_flight);
+    run_case(2, 1, false, 1, in_flight);
+    run_case(MOST_MICROBATCHES, 2, true, 1 << 20, in_flight);
+  }
+  tri_transport_destroy(&transport);
+  transport = host;
 }
 
 TEST(overlap_buckets_and_slots_change_nothing)
@@ -145,8 +160,13 @@ TEST(bad_options_are_refused)
       .n_leaves = 3, .leaf_microbatches = 1, .n_microbatches = 2, .in_flight = 1};
   tri_data_parallel *dp = NULL;
   EXPECT_ERROR(TRI_ERR_ARGUMENT, "do not make a batch",
-               tri_data_parallel_create(world, stream, &model, &options, &dp));
+               tri_data_parallel_create(transport, stream, &model, &options, &dp));
   EXPECT(dp == NULL);
+  options = (tri_data_parallel_options){
+      .n_leaves = 1, .leaf_microbatches = 1, .n_microbatches = 1, .in_flight = 1, .fast = true};
+  if (tri_comm_size(world) == 1) return;
+  EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "parallel.reduce: exact",
+               tri_data_parallel_create(transport, stream, &model, &options, &dp));
 }
 
 int main(void)
@@ -155,16 +175,20 @@ int main(void)
   const tri_device_options options = {.kernels = "reference", .n_threads = 1};
   if (tri_comm_create_world(60, &world) != TRI_OK ||
       tri_device_open("cpu", &options, &device) != TRI_OK ||
-      tri_stream_create(device, &stream) != TRI_OK) {
+      tri_stream_create(device, &stream) != TRI_OK ||
+      tri_transport_create(world, device, "auto", NULL, &transport) != TRI_OK) {
     printf("not ok start: %s\n", tri_error_message());
     return 1;
   }
   TEST_RUN(gradient_is_the_definition);
+  TEST_RUN(staged_transport_changes_nothing);
   TEST_RUN(overlap_buckets_and_slots_change_nothing);
   TEST_RUN(bad_options_are_refused);
+  tri_transport_destroy(&transport);
   tri_stream_destroy(&stream);
   tri_device_close(&device);
   tri_comm_destroy(&world);
+  EXPECT_OK(tri_memory_check_balance());
   tri_comm_finish();
   return test_end();
 }

@@ -11,6 +11,7 @@
 
 typedef enum tri_job_kind { TRI_JOB_TRAIN } tri_job_kind;
 typedef enum tri_job_device { TRI_JOB_DEVICE_CPU, TRI_JOB_DEVICE_CUDA } tri_job_device;
+typedef enum tri_job_reduce { TRI_JOB_REDUCE_EXACT, TRI_JOB_REDUCE_FAST } tri_job_reduce;
 
 typedef struct tri_job_cpu {
   char *isa;     // cpu.isa: auto | avx512_bf16 | avx512 | avx2 | baseline
@@ -53,7 +54,9 @@ typedef struct tri_job_train {
 } tri_job_train;
 
 typedef struct tri_job_parallel {
-  int data; // parallel.data: ranks, 0 = all
+  int data;        // parallel.data: ranks, 0 = all
+  char *transport; // parallel.transport: auto | host | nccl | staged
+  tri_job_reduce reduce;
   bool overlap;
   double bucket_mib;
   int in_flight;

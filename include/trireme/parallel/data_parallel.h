@@ -4,14 +4,15 @@
 // Each rank computes the leaves of its share and merges what it can alone. Then, bucket by bucket
 // in the order in which gradients become ready, each rank sends the partial sums of every slice to
 // the slice's owner, the owner merges them in tree order and sends the result to all (a
-// reduce-scatter and an all-gather). The exchange of a bucket runs while the backward pass of
-// earlier blocks goes on (overlap), or after it.
+// reduce-scatter and an all-gather). The exchange of a bucket runs on a stream of its own, while
+// the backward pass of earlier blocks goes on (overlap), or after it. The faster choice, NCCL's
+// all-reduce, adds in an order of its own, so that bits depend on the number of ranks.
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "trireme/comm/comm.h"
+#include "trireme/comm/transport.h"
 #include "trireme/device/device.h"
 #include "trireme/nn/model.h"
 #include "trireme/parallel/sum_tree.h"
@@ -25,6 +26,7 @@ typedef struct tri_data_parallel_options {
   bool overlap;          // exchange buckets during backward
   int64_t bucket_bytes;  // a bucket closes at the first block boundary at or above this
   int in_flight;         // buckets that may be exchanged at once, >= 1
+  bool fast;             // sums by the transport's all-reduce, where it has one
 } tri_data_parallel_options;
 
 // What a rank holds for gradients and exchange, for the memory lines of the header.
@@ -34,9 +36,10 @@ typedef struct tri_data_parallel_memory {
   size_t exchange_bytes;
 } tri_data_parallel_memory;
 
-// Plans buckets, buffers and requests; allocates them all. Collective on comm, errors agree. comm,
-// stream and model are borrowed and must outlive it. *out owned.
-TRI_MUST_CHECK tri_status tri_data_parallel_create(tri_comm *comm, tri_stream *stream,
+// Plans buckets, buffers and requests; allocates them all. Collective on the transport's
+// communicator, errors agree. transport, stream and model are borrowed. The transport is destroyed
+// before it, so that nothing is under way when memory is released. *out owned.
+TRI_MUST_CHECK tri_status tri_data_parallel_create(tri_transport *transport, tri_stream *stream,
                                                    const tri_model *model,
                                                    const tri_data_parallel_options *options,
                                                    tri_data_parallel **out);
@@ -48,14 +51,18 @@ void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel
 
 // A step: begin; for each micro-batch of the share in order: gradients() says where to add, then,
 // after backward of each block from the last to 0, block_done(); finally wait(), which returns the
-// global gradient (flat space, f32, device, borrowed until the next begin). A rank with an empty
-// share calls begin and wait only. Collective on comm as a whole; errors are local.
+// global gradient (flat space, f32, device, borrowed until the next begin) as later work of the
+// stream sees it. A rank with an empty share calls begin and wait only. Collective as a whole;
+// errors are local.
 TRI_MUST_CHECK tri_status tri_data_parallel_begin(tri_data_parallel *dp);
 TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch,
                                                       float **out);
 TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch,
                                                        int block);
 TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient);
+// The host waits until the gradient is there, within the limit of the communicator; to be called
+// before it waits for the stream, which would wait for ever for a rank that is gone.
+TRI_MUST_CHECK tri_status tri_data_parallel_synchronize(tri_data_parallel *dp);
 
 // The sum of one number per micro-batch over the whole global batch, in the order of the gradient's
 // sum: in order inside a leaf, then the tree. `own` holds this rank's micro-batches. Collective.

@@ -23,6 +23,9 @@ enum { TRI_SUM_TREE_MAX_NODES = 64 };
 // The parent of a node in the tree over n leaves; false for the root.
 bool tri_sum_tree_parent(int n, tri_sum_node node, tri_sum_node *parent, bool *is_left);
 
+// Whether two nodes are the left and the right child of one parent.
+bool tri_sum_tree_siblings(int n, tri_sum_node left, tri_sum_node right, tri_sum_node *parent);
+
 // The share of `rank` when n leaves are dealt in order to `size` ranks as evenly as possible: the
 // first n % size ranks get one more. May be empty.
 tri_sum_node tri_sum_tree_share(int n, int size, int rank);
