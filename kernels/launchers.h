@@ -80,6 +80,17 @@ cudaError_t tri_launch_gelu_backward(const tri_launch *launch, void *dx, const v
 cudaError_t tri_launch_bias_backward(const tri_launch *launch, float *dbias, const void *dout,
                                      int64_t N, int64_t OC, tri_dtype dtype);
 
+// --- product.cu: linear_* without GELU and without dbias, for what cuBLASLt does not take
+cudaError_t tri_launch_product_forward(const tri_launch *launch, void *out, const void *x,
+                                       const void *w, const void *bias, int64_t N, int64_t IC,
+                                       int64_t OC, tri_dtype dtype);
+cudaError_t tri_launch_product_backward_input(const tri_launch *launch, void *dx, const void *dout,
+                                              const void *w, int64_t N, int64_t IC, int64_t OC,
+                                              tri_dtype dtype);
+cudaError_t tri_launch_product_backward_weight(const tri_launch *launch, float *dw,
+                                               const void *dout, const void *x, int64_t N,
+                                               int64_t IC, int64_t OC, tri_dtype dtype);
+
 // --- attention.cu
 // The widest head (D) that they take: wider ones are cudaErrorInvalidValue.
 enum { TRI_CUDA_ATTENTION_MAX_HEAD = 512 };

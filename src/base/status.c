@@ -26,6 +26,7 @@ const char *tri_status_name(tri_status status)
   case TRI_ERR_PEER: return "another rank failed";
   case TRI_ERR_ARGUMENT: return "bad argument";
   case TRI_ERR_INTERNAL: return "internal error";
+  case TRI_ERR_DEVICE: return "device error";
   case TRI_ERR_INTERRUPTED: return "interrupted";
   }
   return "unknown status";

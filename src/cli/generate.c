@@ -113,7 +113,9 @@ static tri_status continue_text(const tri_cli_trained *trained, const wishes *wa
   TRI_CALL(
       tri_tokenizer_encode(trained->tokenizer, want->prompt, strlen(want->prompt), &prompt, &g.n));
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CLI, g.n + want->n_tokens, &g.text));
-  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CLI, trained->model->vocab_size, &g.logits));
+  TRI_CALL_GOTO(done, tri_device_alloc_host(trained->device,
+                                            (size_t)trained->model->vocab_size * sizeof(float),
+                                            (void **)&g.logits));
   TRI_CALL_GOTO(
       done, tri_gpt_decoder_create(trained->model, trained->stream, trained->weights, &g.decoder));
   memcpy(g.text, prompt, (size_t)g.n * sizeof *prompt);
@@ -125,7 +127,7 @@ static tri_status continue_text(const tri_cli_trained *trained, const wishes *wa
 
 done:
   tri_gpt_decoder_destroy(&g.decoder);
-  tri_free(g.logits);
+  tri_device_free_host(trained->device, (void **)&g.logits);
   tri_free(g.text);
   tri_free(prompt);
   return status;

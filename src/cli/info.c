@@ -68,6 +68,21 @@ static void print_ranks(const rank_facts *all, int n_ranks)
   }
 }
 
+// GPUs of root's host, or why there is none to be had: no error, many machines are like that.
+static void print_cuda(void)
+{
+  tri_device_place places[TRI_DEVICE_MAX_PLACES];
+  int n = 0;
+  if (!tri_device_built("cuda")) {
+    printf("cuda       not compiled in (./configure --with-cuda)\n");
+  } else if (tri_device_list("cuda", places, &n) != TRI_OK) {
+    printf("cuda       %s\n", tri_error_message());
+    tri_error_clear();
+  }
+  for (int d = 0; d < n; d++)
+    printf("cuda:%-5d %s at %s\n", d, places[d].description, places[d].bus_id);
+}
+
 static tri_status gather_and_print(tri_runtime *runtime)
 {
   tri_comm *comm = tri_runtime_world(runtime);
@@ -80,6 +95,7 @@ static tri_status gather_and_print(tri_runtime *runtime)
     tri_cli_print_version();
     printf("\n");
     print_ranks(all, tri_comm_size(comm));
+    print_cuda();
   }
   tri_free(sizes);
   tri_free(all);

@@ -71,7 +71,9 @@ static tri_status open_device(tri_runtime *runtime, tri_cli_trained *trained)
       .kernels = job->cpu.kernels,
       .n_threads = tri_runtime_threads(runtime, job->cpu.threads),
   };
-  const char *const name = job->device == TRI_JOB_DEVICE_CUDA ? "cuda:0" : "cpu";
+  char name[32];
+  TRI_CALL(tri_runtime_device(runtime, job->device == TRI_JOB_DEVICE_CUDA ? "cuda" : "cpu",
+                              job->cuda.share, name, sizeof name));
   TRI_CALL(tri_device_open(name, &options, &trained->device));
   TRI_CALL(tri_stream_create(trained->device, &trained->stream));
   return TRI_OK;
@@ -157,14 +159,17 @@ static tri_status load_weights(tri_comm *comm, tri_ckpt *ckpt, tri_cli_trained *
   tri_ckpt_state state = {.n_arrays = to.parameters->n, .store = store_part, .user = &to};
   tri_status status = TRI_OK;
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CLI, to.parameters->n, &to.arrays));
-  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CLI, to.parameters->flat_count, &to.flat));
+  TRI_CALL_GOTO(done, tri_device_alloc_host(trained->device,
+                                            (size_t)to.parameters->flat_count * sizeof(float),
+                                            (void **)&to.flat));
+  memset(to.flat, 0, (size_t)to.parameters->flat_count * sizeof(float));
   list_arrays(&to);
   state.arrays = to.arrays;
   TRI_CALL_GOTO(done, tri_ckpt_load(ckpt, comm, &state));
   TRI_CALL_GOTO(done, upload(trained, to.flat));
 
 done:
-  TRI_FREE(&to.flat);
+  tri_device_free_host(trained->device, (void **)&to.flat);
   TRI_FREE(&to.arrays);
   return status;
 }

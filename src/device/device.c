@@ -2,23 +2,56 @@
 
 #include <string.h>
 
-#include "device/cpu/cpu.h"
+#include "device/backends.h"
 #include "device/device_operations.h"
 
-tri_status tri_device_open(const char *name, const tri_device_options *options, tri_device **out)
+// The backend of a device name, and what follows the colon (NULL without one).
+static tri_status find_backend(const char *name, const tri_backend **out, const char **number)
 {
-  const tri_device_options defaults = {0};
-  if (options == NULL) options = &defaults;
-  if (strcmp(name, "cpu") == 0) {
-    TRI_CALL(tri_cpu_open(options, out));
+  const char *colon = strchr(name, ':');
+  const size_t n = colon == NULL ? strlen(name) : (size_t)(colon - name);
+  for (const tri_backend *backend = tri_backends; backend->kind != NULL; backend++) {
+    if (strlen(backend->kind) != n || strncmp(backend->kind, name, n) != 0) continue;
+    TRI_CHECK(colon == NULL || backend->list != NULL, TRI_ERR_ARGUMENT,
+              "device '%s': a %s has no number", name, backend->kind);
+    *out = backend;
+    *number = colon == NULL ? NULL : colon + 1;
     return TRI_OK;
   }
-  TRI_CHECK(strcmp(name, "cuda") != 0 && strncmp(name, "cuda:", 5) != 0, TRI_ERR_UNSUPPORTED,
+  TRI_CHECK(n != strlen("cuda") || strncmp(name, "cuda", n) != 0, TRI_ERR_UNSUPPORTED,
             "device '%s' is not compiled in: ./configure --with-cuda and build again, or take "
             "device cpu",
             name);
   return TRI_ERROR(TRI_ERR_ARGUMENT, "no device is called '%s': there are cpu, cuda and cuda:N",
                    name);
+}
+
+bool tri_device_built(const char *kind)
+{
+  const tri_backend *backend = tri_backends;
+  while (backend->kind != NULL && strcmp(backend->kind, kind) != 0)
+    backend++;
+  return backend->kind != NULL;
+}
+
+tri_status tri_device_list(const char *kind, tri_device_place *places, int *n)
+{
+  const tri_backend *backend = NULL;
+  const char *number = NULL;
+  TRI_CALL(find_backend(kind, &backend, &number));
+  *n = 0;
+  if (backend->list != NULL) TRI_CALL(backend->list(places, n));
+  return TRI_OK;
+}
+
+tri_status tri_device_open(const char *name, const tri_device_options *options, tri_device **out)
+{
+  const tri_device_options defaults = {0};
+  const tri_backend *backend = NULL;
+  const char *number = NULL;
+  TRI_CALL(find_backend(name, &backend, &number));
+  TRI_CALL(backend->open(number, options == NULL ? &defaults : options, out));
+  return TRI_OK;
 }
 
 void tri_device_close(tri_device **device)

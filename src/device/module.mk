@@ -1,12 +1,14 @@
 libtrireme_a_SOURCES += \
   src/device/arena.c \
+  src/device/backends.c \
+  src/device/backends.h \
+  src/device/check.c \
+  src/device/check.h \
   src/device/device.c \
   src/device/device_operations.h \
   src/device/fft.c \
   src/device/cpu/adamw.c \
   src/device/cpu/attention.c \
-  src/device/cpu/check.c \
-  src/device/cpu/check.h \
   src/device/cpu/cpu.c \
   src/device/cpu/cpu.h \
   src/device/cpu/cross_entropy.c \
@@ -37,6 +39,16 @@ if TRI_FFTW
 libtrireme_a_SOURCES += src/device/cpu/fft.c
 else
 libtrireme_a_SOURCES += src/device/cpu/fft_absent.c
+endif
+
+if TRI_CUDA
+libtrireme_a_SOURCES += \
+  src/device/cuda/cuda.c \
+  src/device/cuda/cuda.h \
+  src/device/cuda/error.c \
+  src/device/cuda/kernels.c \
+  src/device/cuda/linear.c \
+  src/device/cuda/operations.c
 endif
 
 # The vector kernels, once for each instruction set.

@@ -60,6 +60,10 @@ const job_key tri_job_table[JOB_N_KEYS] = {
     KEY("cpu.threads", JOB_INTEGER, "integer", "0", "[0, 4096]", cpu.threads,
         "kernel threads of a rank; 0: one for each processing unit that the rank may use"),
 
+    KEY("cuda.share", JOB_BOOL, "true | false", "false", "", cuda.share,
+        "ranks of a host may take the same GPU when it has fewer than ranks; false: each has its "
+        "own, or the run ends with an error"),
+
     KEY("model.name", JOB_TEXT, SIZES, "gpt", "", model.name,
         "gpt: a GPT of the shape below; a published size fills the shape itself"),
     KEY_DERIVED("model.layers", JOB_INTEGER, "integer", OF_MODEL, "[1, 4096]", model.layers,
@@ -161,7 +165,7 @@ const job_key tri_job_table[JOB_N_KEYS] = {
   }
 
 const job_section tri_job_sections[JOB_N_SECTIONS] = {
-    SECTION(run),  SECTION(log),   SECTION(cpu),      SECTION(model),
+    SECTION(run),  SECTION(log),   SECTION(cpu),      SECTION(cuda),       SECTION(model),
     SECTION(data), SECTION(train), SECTION(parallel), SECTION(checkpoint),
 };
 

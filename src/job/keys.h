@@ -25,7 +25,7 @@ typedef struct job_key {
   size_t n_offset; // JOB_LIST: of the count, an unsigned
 } job_key;
 
-enum { JOB_N_KEYS = 51 };
+enum { JOB_N_KEYS = 52 };
 extern const job_key tri_job_table[JOB_N_KEYS];
 
 // A part of the file, "train"; in tri_job a structure of the same name.
@@ -35,7 +35,7 @@ typedef struct job_section {
   size_t size;
 } job_section;
 
-enum { JOB_N_SECTIONS = 8 };
+enum { JOB_N_SECTIONS = 9 };
 extern const job_section tri_job_sections[JOB_N_SECTIONS];
 
 int tri_job_key_find(const char *path);     // -1: no such key

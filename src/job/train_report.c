@@ -49,9 +49,12 @@ static void print_ranks(const tri_train *train, const rank_facts *all)
   const int shown = train->n_ranks < MOST_RANKS_LISTED ? train->n_ranks : MOST_RANKS_LISTED;
   for (int r = 0; r < shown; r++) {
     const rank_facts *f = &all[r];
-    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s, micro-batches [%d, %d)", r,
+    // Devices that differ are told a rank; the header has named the first.
+    const bool told = strcmp(f->device, all[0].device) != 0;
+    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s, micro-batches [%d, %d)%s%s", r,
             f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)", f->n_threads,
-            f->n_threads == 1 ? "" : "s", f->first_microbatch, f->end_microbatch);
+            f->n_threads == 1 ? "" : "s", f->first_microbatch, f->end_microbatch, told ? ", " : "",
+            told ? f->device : "");
   }
   if (shown < train->n_ranks)
     tri_log(TRI_LOG_INFO, "  … and %d ranks more", train->n_ranks - shown);

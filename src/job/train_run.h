@@ -33,6 +33,7 @@ typedef struct tri_train {
   int B, T;           // of a micro-batch
   int n_microbatches; // of a global batch
 
+  char device_name[32]; // "cpu", "cuda:1"
   tri_device *device;
   const tri_kernels *kernels;
   tri_stream *stream;

@@ -122,15 +122,11 @@ static tri_status open_loaders(tri_train *train)
 static tri_status open_device(tri_train *train)
 {
   const tri_job *job = train->job;
-  char name[32] = "cpu";
-  if (job->device == TRI_JOB_DEVICE_CUDA) {
-    snprintf(name, sizeof name, "cuda:%d", tri_comm_local_rank(train->comm));
-  }
   const tri_device_options options = {.isa = job->cpu.isa,
                                       .kernels = job->cpu.kernels,
                                       .n_threads =
                                           tri_runtime_threads(train->runtime, job->cpu.threads)};
-  TRI_CALL(tri_device_open(name, &options, &train->device));
+  TRI_CALL(tri_device_open(train->device_name, &options, &train->device));
   train->kernels = tri_device_kernels(train->device);
   return tri_stream_create(train->device, &train->stream);
 }
@@ -323,6 +319,8 @@ tri_status tri_train_open(tri_train *train, tri_runtime *runtime, const tri_job 
   tri_comm_set_limit(train->comm, PREPARE_LIMIT_SECONDS);
   TRI_CALL(tri_comm_agree(train->comm, "corpus", prepare_data(train)));
   tri_comm_set_limit(train->comm, job->parallel.limit_seconds);
+  TRI_CALL(tri_runtime_device(runtime, job->device == TRI_JOB_DEVICE_CUDA ? "cuda" : "cpu",
+                              job->cuda.share, train->device_name, sizeof train->device_name));
   TRI_CALL(tri_comm_agree(train->comm, "set-up", open_local(train)));
   TRI_CALL(open_parallel(train));
   return tri_train_measure_peak(train);

@@ -78,6 +78,8 @@ static tri_box joined(const tri_box *box, const tri_box *part, tri_box *joined_b
   return rows;
 }
 
+// Copies go by the staging memory, which a device copies from and to without blocking; it has room
+// for the largest array.
 static tri_status fetch_part(void *user, int index, const tri_box *part, void *host_out)
 {
   const tri_train *train = user;
@@ -86,10 +88,12 @@ static tri_status fetch_part(void *user, int index, const tri_box *part, void *h
   const float *data = array_data(train, index);
   run_walk run;
   for (int64_t i = 0; next_run(&box, &rows, i, &run); i++) {
-    TRI_CALL(tri_stream_copy_to_host(train->stream, (float *)host_out + run.host_offset,
+    TRI_CALL(tri_stream_copy_to_host(train->stream, train->staging + run.host_offset,
                                      data + run.device_offset, (size_t)run.length * sizeof(float)));
   }
-  return tri_stream_synchronize(train->stream);
+  TRI_CALL(tri_stream_synchronize(train->stream));
+  memcpy(host_out, train->staging, (size_t)tri_box_elements(part) * sizeof(float));
+  return TRI_OK;
 }
 
 static tri_status store_part(void *user, int index, const tri_box *part, const void *host_in)
@@ -99,9 +103,10 @@ static tri_status store_part(void *user, int index, const tri_box *part, const v
   const tri_box rows = joined(&train->arrays[index].box, part, &box);
   float *data = array_data(train, index);
   run_walk run;
+  memcpy(train->staging, host_in, (size_t)tri_box_elements(part) * sizeof(float));
   for (int64_t i = 0; next_run(&box, &rows, i, &run); i++) {
     TRI_CALL(tri_stream_copy_to_device(train->stream, data + run.device_offset,
-                                       (const float *)host_in + run.host_offset,
+                                       train->staging + run.host_offset,
                                        (size_t)run.length * sizeof(float)));
   }
   return tri_stream_synchronize(train->stream);

@@ -10,8 +10,7 @@
 // The rank that aborts the job has this long to do so before the others do it as well.
 enum { SECOND_ABORT_SECONDS = 3 };
 
-// How many ranks of the job share this rank's processing units.
-static tri_status count_sharing(tri_runtime *runtime)
+tri_status tri_runtime_count_sharing(tri_runtime *runtime)
 {
   tri_status status;
   tri_binding *all = NULL;
@@ -19,6 +18,7 @@ static tri_status count_sharing(tri_runtime *runtime)
   TRI_CALL(TRI_NEW(TRI_MODULE_RUNTIME, size, &all));
   TRI_CALL_GOTO(done, tri_comm_all_gather(runtime->world, "binding", &runtime->binding,
                                           sizeof runtime->binding, all));
+  runtime->n_sharing = 0;
   for (int rank = 0; rank < size; rank++)
     runtime->n_sharing += strcmp(all[rank].host, runtime->binding.host) == 0 &&
                           strcmp(all[rank].units, runtime->binding.units) == 0;
@@ -39,7 +39,7 @@ tri_status tri_runtime_start(double limit_seconds, tri_runtime **out)
                 TRI_NEW(TRI_MODULE_RUNTIME, tri_comm_size(runtime->world), &runtime->statuses));
   status = tri_binding_read(&runtime->binding);
   TRI_CALL_GOTO(err_free, tri_comm_agree(runtime->world, "binding", status));
-  TRI_CALL_GOTO(err_free, count_sharing(runtime));
+  TRI_CALL_GOTO(err_free, tri_runtime_count_sharing(runtime));
   *out = runtime;
   return TRI_OK;
 

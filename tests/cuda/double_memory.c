@@ -167,6 +167,7 @@ static void check_edges(allocation *a)
 {
   const char *end = a->pages + a->page_bytes;
   const char *low = a->start - a->pages < ALIGNMENT ? a->pages : a->start - ALIGNMENT;
+  if (low == a->start) low = a->start + a->size; // the array fills its first page from the start
   for (const char *p = low; p < end; p = p + 1 == a->start ? a->start + a->size : p + 1)
     if (*(const unsigned char *)p != 0xff)
       double_die("%s wrote outside device buffer #%d of %zu bytes, at offset %lld",

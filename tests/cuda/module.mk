@@ -1,6 +1,5 @@
 # The emulation of CUDA (emulation.h). Its tests build it themselves, in each of its variants.
 EXTRA_DIST += \
-  kernels/portable.cuh \
   tests/cuda/emulation.h \
   tests/cuda/emulation_arithmetic.h \
   tests/cuda/emulation_barrier.cpp \
@@ -18,22 +17,6 @@ EXTRA_DIST += \
 
 # The kernels on it, behind their launchers; what nvcc makes of them.
 EXTRA_DIST += \
-  kernels/adamw.cu \
-  kernels/attention.cu \
-  kernels/attention.cuh \
-  kernels/columns.cuh \
-  kernels/cross_entropy.cu \
-  kernels/dropout.cuh \
-  kernels/element.cuh \
-  kernels/elementwise.cu \
-  kernels/embedding.cu \
-  kernels/launch.cuh \
-  kernels/launchers.h \
-  kernels/layernorm.cu \
-  kernels/linear.cu \
-  kernels/norm.cuh \
-  kernels/reduce.cuh \
-  kernels/residual.cu \
   tests/cuda/launchers_direct.cpp \
   tests/cuda/launchers_test.c \
   tests/cuda/sass_count.c
@@ -58,9 +41,60 @@ EXTRA_DIST += \
   tests/cuda/double_nccl_exchange.c \
   tests/cuda/double_queue.c \
   tests/cuda/doubles.h \
+  tests/cuda/backend_test.c \
   tests/cuda/doubles_build.sh \
   tests/cuda/doubles_kernel.cu \
   tests/cuda/doubles_kernel.h \
   tests/cuda/doubles_nccl_test.c \
   tests/cuda/doubles_test.c
-dist_check_SCRIPTS += tests/cuda/doubles.sh tests/cuda/doubles_nccl.sh
+dist_check_SCRIPTS += tests/cuda/doubles.sh tests/cuda/doubles_nccl.sh tests/cuda/train.sh
+
+# The product on the doubles: the same C objects, the kernels on the emulation, no library of NVIDIA's.
+if TRI_CUDA
+tests_cuda_doubles = \
+  tests/cuda/doubles/double_copy.o \
+  tests/cuda/doubles/double_core.o \
+  tests/cuda/doubles/double_cublas.o \
+  tests/cuda/doubles/double_cufft.o \
+  tests/cuda/doubles/double_device.o \
+  tests/cuda/doubles/double_launch.o \
+  tests/cuda/doubles/double_memory.o \
+  tests/cuda/doubles/double_mpi.o \
+  tests/cuda/doubles/double_nccl.o \
+  tests/cuda/doubles/double_nccl_exchange.o \
+  tests/cuda/doubles/double_queue.o \
+  tests/cuda/doubles/emulation_barrier.o \
+  tests/cuda/doubles/emulation_fibers.o \
+  tests/cuda/doubles/emulation_grid.o \
+  tests/cuda/doubles/emulation_order.o \
+  tests/cuda/doubles/emulation_shared.o \
+  tests/cuda/doubles/emulation_tensor.o \
+  tests/cuda/doubles/emulation_warp.o \
+  $(tri_kernel_sources:kernels/%.cu=tests/cuda/doubles/%.o)
+tests_cuda_doubles_cppflags = -I$(top_srcdir)/include -I$(top_srcdir)/tests -I$(top_srcdir)/tests/cuda \
+  -I$(top_srcdir)/kernels -isystem $(TRI_CUDA_DIR)/include
+tests_cuda_doubles_cxx = $(CXX) -std=c++17 -O2 -g -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
+  $(tests_cuda_doubles_cppflags) -x c++ -c -o $@ $<
+$(tests_cuda_doubles): $(tri_kernel_headers) tests/cuda/doubles.h tests/cuda/emulation.h \
+  tests/cuda/emulation_arithmetic.h tests/cuda/emulation_internal.h
+tests/cuda/doubles/%.o: kernels/%.cu
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(tests_cuda_doubles_cxx)
+tests/cuda/doubles/%.o: tests/cuda/%.cpp
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(tests_cuda_doubles_cxx)
+tests/cuda/doubles/%.o: tests/cuda/%.c
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(CC) -std=gnu11 -O2 -g $(tests_cuda_doubles_cppflags) -c -o $@ $<
+tests/cuda/libdoubles.a: $(tests_cuda_doubles)
+	$(AM_V_AR)rm -f $@ && $(AR) cr $@ $(tests_cuda_doubles)
+CLEANFILES += tests/cuda/libdoubles.a $(tests_cuda_doubles)
+tests_cuda_ldadd = libtrireme.a $(TRI_ISA_LIBS) tests/cuda/libdoubles.a -lfftw3 -lfftw3f -lstdc++ $(TRI_LIBS)
+
+EXTRA_PROGRAMS += tests/cuda/trireme_on_doubles
+tests_cuda_trireme_on_doubles_SOURCES = $(trireme_SOURCES)
+tests_cuda_trireme_on_doubles_LDADD = $(tests_cuda_ldadd)
+check_PROGRAMS += tests/cuda/backend_test
+tests_cuda_backend_test_SOURCES = tests/cuda/backend_test.c $(KERNEL_CASES)
+tests_cuda_backend_test_LDADD = $(tests_cuda_ldadd)
+endif

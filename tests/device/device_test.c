@@ -13,9 +13,11 @@ static tri_stream *stream;
 TEST(devices_that_are_not_there_are_refused)
 {
   tri_device *none = NULL;
-  EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "./configure --with-cuda",
-               tri_device_open("cuda", NULL, &none));
-  EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "'cuda:1'", tri_device_open("cuda:1", NULL, &none));
+  if (!tri_device_built("cuda")) {
+    EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "./configure --with-cuda",
+                 tri_device_open("cuda", NULL, &none));
+    EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "'cuda:1'", tri_device_open("cuda:1", NULL, &none));
+  }
   EXPECT_ERROR(TRI_ERR_ARGUMENT, "'gpu'", tri_device_open("gpu", NULL, &none));
   EXPECT_ERROR(TRI_ERR_ARGUMENT, "'cudax'", tri_device_open("cudax", NULL, &none));
   EXPECT(none == NULL);

@@ -76,11 +76,13 @@ static size_t block_bytes(const kernel_array *array)
   return data_bytes(array) + 2 * GUARD_BYTES;
 }
 
+// The host's side is memory that both devices can copy from and to.
 static tri_status allocate(const kernel_comparison *comparison, kernel_array *array)
 {
-  TRI_CALL(TRI_NEW(TRI_MODULE_TEST, block_bytes(array), &array->before));
+  tri_device *pinning = comparison->sides[1].device;
+  TRI_CALL(tri_device_alloc_host(pinning, block_bytes(array), (void **)&array->before));
   for (int side = 0; side < 2; side++) {
-    TRI_CALL(TRI_NEW(TRI_MODULE_TEST, block_bytes(array), &array->after[side]));
+    TRI_CALL(tri_device_alloc_host(pinning, block_bytes(array), (void **)&array->after[side]));
     TRI_CALL(
         tri_device_alloc(comparison->sides[side].device, block_bytes(array), &array->device[side]));
   }
@@ -204,10 +206,10 @@ tri_status kernel_run_end(kernel_run *run)
   for (int a = 0; a < run->n_arrays; a++) {
     kernel_array *array = &run->arrays[a];
     for (int side = 0; side < 2; side++) {
-      TRI_FREE(&array->after[side]);
+      tri_device_free_host(run->comparison->sides[1].device, (void **)&array->after[side]);
       tri_device_free(run->comparison->sides[side].device, &array->device[side]);
     }
-    TRI_FREE(&array->before);
+    tri_device_free_host(run->comparison->sides[1].device, (void **)&array->before);
   }
   return run->status;
 }

@@ -68,9 +68,9 @@ TEST(shipped_jobs_load)
 TEST(exit_codes_are_documented)
 {
   static const tri_status all[] = {
-      TRI_OK,         TRI_ERR_USAGE,    TRI_ERR_CONFIG,      TRI_ERR_IO,         TRI_ERR_FORMAT,
-      TRI_ERR_MEMORY, TRI_ERR_NUMERIC,  TRI_ERR_UNSUPPORTED, TRI_ERR_COMM,       TRI_ERR_TIMEOUT,
-      TRI_ERR_PEER,   TRI_ERR_ARGUMENT, TRI_ERR_INTERNAL,    TRI_ERR_INTERRUPTED};
+      TRI_OK,         TRI_ERR_USAGE,    TRI_ERR_CONFIG,      TRI_ERR_IO,     TRI_ERR_FORMAT,
+      TRI_ERR_MEMORY, TRI_ERR_NUMERIC,  TRI_ERR_UNSUPPORTED, TRI_ERR_COMM,   TRI_ERR_TIMEOUT,
+      TRI_ERR_PEER,   TRI_ERR_ARGUMENT, TRI_ERR_INTERNAL,    TRI_ERR_DEVICE, TRI_ERR_INTERRUPTED};
   char path[4096], row[128];
   char *page = NULL;
   size_t size_bytes = 0;

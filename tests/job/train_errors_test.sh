@@ -10,7 +10,12 @@ expect_error missing_corpus 2 4 "trireme data tokenize" job.yaml data.corpus=non
 expect_error missing_text 2 4 "nothing.txt" job.yaml data.corpus=none.h5 'data.text=[nothing.txt]' run.dir=e2
 [ ! -e none.h5 ] && ok no_half_corpus || bad no_half_corpus "none.h5 is there"
 expect_error no_such_program 1 4 "cannot be started" job.yaml data.corpus=none.h5 'data.text=[]' 'data.text_command=[no-such-program-here]' run.dir=e3
-expect_error cuda_not_built 1 8 "--with-cuda" job.yaml device=cuda run.dir=e4
+# Without the backend the error names the option, with it but without a driver the driver.
+if "$trireme" --version | grep -q cuda=no; then
+  expect_error cuda_not_built 1 8 "--with-cuda" job.yaml device=cuda run.dir=e4
+elif [ ! -e /dev/nvidiactl ]; then
+  expect_error no_nvidia_driver 2 8 "no NVIDIA driver" job.yaml device=cuda run.dir=e4
+fi
 expect_error too_many_ranks 6 3 "micro-batch" job.yaml run.dir=e5
 expect_error other_rank_count 2 3 "parallel.data" job.yaml run.dir=e6 parallel.data=3
 expect_error too_large_a_model 2 6 "bytes" job.yaml run.dir=e7 model.width=65536 model.heads=64 model.layers=200

@@ -1,4 +1,5 @@
 check_PROGRAMS += \
+  tests/runtime/device_share_test \
   tests/runtime/runtime_test \
   tests/runtime/signals_test
 EXTRA_PROGRAMS += \

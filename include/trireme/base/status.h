@@ -26,6 +26,7 @@ typedef enum tri_status {
   TRI_ERR_PEER = 11,       // this rank is fine, another one failed
   TRI_ERR_ARGUMENT = 12,   // a function was called with arguments it does not take
   TRI_ERR_INTERNAL = 13,   // our bug
+  TRI_ERR_DEVICE = 14,     // a device (GPU) failed, or its library
   TRI_ERR_INTERRUPTED =
       75 // stopped by a signal at a step boundary, state saved: run again to go on
 } tri_status;

@@ -1,4 +1,4 @@
-// Devices by name ("cpu", later "cuda:1"), their memory, streams and events.
+// Devices by name ("cpu", "cuda:1"), their memory, streams and events.
 //
 // The rules are CUDA's, on every backend: work is queued on a stream and runs in its order; nothing
 // synchronizes but the calls that say so; a pointer from tri_device_alloc is touched only by
@@ -35,12 +35,28 @@ typedef struct tri_device_facts {
   const char *name;         // "cpu"
   const char *description;  // "AMD EPYC, avx2 kernels, 2 threads"
   const char *isa;          // instruction set in use, "avx2"
-  int n_threads;            // host threads that kernels use
+  int n_threads;            // host threads that kernels use; 1 where the device computes alone
   bool bf16_native;         // bf16 products run on the machine's own bf16 units
   bool host_memory;         // device pointers may be given to comm as they are
   size_t memory_bytes;      // memory in all
   size_t memory_free_bytes; // what can still be had
 } tri_device_facts;
+
+// A device that "KIND:N" can name, and what tells it from the others of its host.
+enum { TRI_DEVICE_MAX_PLACES = 64, TRI_DEVICE_BUS_ID_BYTES = 32, TRI_DEVICE_UUID_BYTES = 16 };
+typedef struct tri_device_place {
+  char bus_id[TRI_DEVICE_BUS_ID_BYTES];      // of PCI, "0000:18:00.0"
+  unsigned char uuid[TRI_DEVICE_UUID_BYTES]; // tells slices of one card apart
+  char description[320];                     // "NVIDIA H200, sm_90, 139.8 GiB"
+} tri_device_place;
+
+// The devices of a kind ("cuda") that this process may use, in the order of their numbers, at most
+// TRI_DEVICE_MAX_PLACES; *n is 0 for a kind that is not numbered ("cpu"). Makes no device ready.
+// TRI_ERR_UNSUPPORTED when there is none, or the kind is not compiled in.
+TRI_MUST_CHECK tri_status tri_device_list(const char *kind, tri_device_place *places, int *n);
+
+// Whether a kind is compiled in.
+bool tri_device_built(const char *kind);
 
 // Opens the device `name`; `options` NULL is all defaults. TRI_ERR_UNSUPPORTED names the configure
 // option or key when it is not compiled in or this machine cannot do what the options ask for:

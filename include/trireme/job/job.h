@@ -19,6 +19,10 @@ typedef struct tri_job_cpu {
   int threads;   // cpu.threads: 0 = those the rank is bound to
 } tri_job_cpu;
 
+typedef struct tri_job_cuda {
+  bool share; // cuda.share: ranks of a host may take the same device
+} tri_job_cuda;
+
 typedef struct tri_job_model {
   char *name; // model.name: gpt, or a published size (gpt2-124M, …) that fills the keys below
   int layers, heads, width, context;
@@ -84,6 +88,7 @@ typedef struct tri_job {
         peak_gflops; // log.peak_gflops: peak of one rank for MFU; 0: measured by a matmul at start
   } log;
   tri_job_cpu cpu;
+  tri_job_cuda cuda;
   tri_job_model model;
   tri_job_data data;
   tri_job_train train;

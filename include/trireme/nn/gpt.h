@@ -44,8 +44,8 @@ TRI_MUST_CHECK tri_status tri_gpt_decoder_create(const tri_model *model, tri_str
 void tri_gpt_decoder_destroy(tri_gpt_decoder **decoder);
 
 // Feeds one token at the next position and writes the logits (vocab_size) f32 of what follows to
-// host memory. Synchronizes. TRI_ERR_ARGUMENT when the context is full or the token is not in the
-// vocabulary.
+// host memory (of tri_device_alloc_host). Synchronizes. TRI_ERR_ARGUMENT when the context is full
+// or the token is not in the vocabulary.
 TRI_MUST_CHECK tri_status tri_gpt_decoder_step(tri_gpt_decoder *decoder, int32_t token,
                                                float *host_logits);
 

@@ -16,6 +16,7 @@ typedef struct tri_binding {
   char units[128];        // as a list, "0-1"
   char cpu[96];           // processor model
   bool bound;             // narrower than the machine
+  char network[32];       // card on the same part of the machine as the rank's device, "" if none
 } tri_binding;
 
 // Starts MPI, the log (rank), and reads the binding. Collective on the job. *out owned:
@@ -36,6 +37,15 @@ const tri_binding *tri_runtime_binding(const tri_runtime *runtime);
 // Kernel threads for this rank when the job asks for `wanted` (0: the processing units it is bound
 // to, shared evenly among the ranks of the host when they are not bound), at least 1.
 int tri_runtime_threads(const tri_runtime *runtime, int wanted);
+
+// The device of this rank as a name for tri_device_open: "cpu", or "cuda:N". Each rank of a host
+// gets a device of its own, told apart by bus id and UUID, so that it holds whatever part of them
+// CUDA_VISIBLE_DEVICES shows to which rank; a near one is taken first. With `share`, ranks may get
+// the same when there are too few; without, that is TRI_ERR_CONFIG. A rank that its launcher has
+// not bound is then bound to the part of the machine that its device hangs on. Makes no device
+// ready. Collective on the job, errors agree.
+TRI_MUST_CHECK tri_status tri_runtime_device(tri_runtime *runtime, const char *kind, bool share,
+                                             char *name, size_t size_bytes);
 
 // Installs handlers of SIGTERM, SIGINT, SIGUSR1 that only set a flag. Local.
 TRI_MUST_CHECK tri_status tri_runtime_catch_signals(void);

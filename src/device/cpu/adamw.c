@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/reference.h"
 
 // Each element in double; p is updated from the m and v that are stored.
@@ -10,7 +10,7 @@ tri_status tri_cpu_adamw(struct tri_stream *stream, float *p, tri_bf16 *p_bf16, 
                          float weight_decay, float grad_scale, float correction1, float correction2)
 {
   (void)stream;
-  TRI_CALL(tri_cpu_check_sizes("adamw", 1, &n));
+  TRI_CALL(tri_kernel_check_sizes("adamw", 1, &n));
   const double b1 = (double)beta1, b2 = (double)beta2;
 #pragma omp parallel for
   for (int64_t i = 0; i < n; i++) {

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/dropout.h"
 #include "device/cpu/element.h"
 #include "device/cpu/reference.h"
@@ -86,9 +86,9 @@ static double attend(void *out, int64_t out_first, const void *q, int64_t q_firs
 static tri_status check(const char *kernel, int64_t B, int64_t T, int64_t H, int64_t D,
                         tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(tri_cpu_check_sizes(kernel, 4, (int64_t[]){B, T, H, D}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
-  TRI_CALL(tri_cpu_check_dropout(kernel, dropout));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 4, (int64_t[]){B, T, H, D}));
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
   return TRI_OK;
 }
 
@@ -222,9 +222,7 @@ tri_status tri_cpu_attention_decode(struct tri_stream *stream, void *out, void *
 {
   (void)stream;
   TRI_CALL(check("attention_decode", B, T_max, H, D, dtype, NULL));
-  TRI_CHECK(position >= 0 && position < T_max, TRI_ERR_ARGUMENT,
-            "attention_decode: position %lld is not in [0, %lld)", (long long)position,
-            (long long)T_max);
+  TRI_CALL(tri_kernel_check_position("attention_decode", position, T_max));
   if (D == 0) return TRI_OK;
 #pragma omp parallel for collapse(2)
   for (int64_t b = 0; b < B; b++) {

@@ -1,18 +1,9 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/element.h"
 #include "device/cpu/reference.h"
-
-static tri_status check(const char *kernel, int64_t N, int64_t V, int64_t Vp, tri_dtype dtype)
-{
-  TRI_CALL(tri_cpu_check_sizes(kernel, 3, (int64_t[]){N, V, Vp}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
-  TRI_CHECK(V <= Vp, TRI_ERR_ARGUMENT, "%s: vocabulary %lld is larger than its padded size %lld",
-            kernel, (long long)V, (long long)Vp);
-  return TRI_OK;
-}
 
 // log of the sum of exp(logits[n, :V]), by way of the largest so that no term overflows.
 static double log_sum_exp(const void *logits, int64_t n, int64_t V, int64_t Vp, tri_dtype dtype)
@@ -31,7 +22,7 @@ tri_status tri_cpu_cross_entropy_forward(struct tri_stream *stream, float *losse
                                          int64_t V, int64_t Vp, tri_dtype dtype)
 {
   (void)stream;
-  TRI_CALL(check("cross_entropy_forward", N, V, Vp, dtype));
+  TRI_CALL(tri_kernel_check_classifier("cross_entropy_forward", N, V, Vp, dtype));
   if (V == 0) return TRI_OK;
 #pragma omp parallel for
   for (int64_t n = 0; n < N; n++) {
@@ -47,7 +38,7 @@ tri_status tri_cpu_cross_entropy_backward(struct tri_stream *stream, float *loss
                                           const int32_t *targets, float scale, int64_t N, int64_t V,
                                           int64_t Vp, tri_dtype dtype)
 {
-  TRI_CALL(check("cross_entropy_backward", N, V, Vp, dtype));
+  TRI_CALL(tri_kernel_check_classifier("cross_entropy_backward", N, V, Vp, dtype));
   if (V == 0) return TRI_OK;
   TRI_CALL(tri_cpu_cross_entropy_forward(stream, losses, logits, targets, N, V, Vp, dtype));
 #pragma omp parallel for

@@ -1,6 +1,6 @@
 // The linear layers of the tuned CPU table, as products of gemm.h.
 #include "config.h"
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/memory.h"
 #include "trireme/base/memory.h"
@@ -98,7 +98,7 @@ static tri_status run(tri_cpu_linear *linear, const tri_gemm *gemm)
 static tri_status linear_prepare(struct tri_stream *stream, int64_t N, int64_t IC, int64_t OC,
                                  tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_prepare", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_prepare", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_cpu_linear *linear = linear_of(stream);
   tri_gemm products[] = {forward_product(N, IC, OC, dtype), input_product(N, IC, OC, dtype),
@@ -112,7 +112,7 @@ static tri_status linear_forward(struct tri_stream *stream, void *out, void *gel
                                  const void *w, const void *bias, int64_t N, int64_t IC, int64_t OC,
                                  tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_forward", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_forward", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_gemm product = forward_product(N, IC, OC, dtype);
   product.a.at = x;
@@ -128,7 +128,7 @@ static tri_status linear_backward_input(struct tri_stream *stream, void *dx, con
                                         const void *w, const void *pre, int64_t N, int64_t IC,
                                         int64_t OC, tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_backward_input", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_backward_input", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_gemm product = input_product(N, IC, OC, dtype);
   product.a.at = dout;
@@ -143,7 +143,7 @@ static tri_status linear_backward_weight(struct tri_stream *stream, float *dw, f
                                          const void *dout, const void *x, int64_t N, int64_t IC,
                                          int64_t OC, tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_backward_weight", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_backward_weight", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_gemm product = weight_product(N, IC, OC, dtype);
   product.a.at = dout;

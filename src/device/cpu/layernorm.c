@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/element.h"
 #include "device/cpu/reference.h"
 
@@ -35,8 +35,8 @@ tri_status tri_cpu_layernorm_forward(struct tri_stream *stream, void *out, float
                                      int64_t C, float eps, tri_dtype dtype)
 {
   (void)stream;
-  TRI_CALL(tri_cpu_check_sizes("layernorm_forward", 2, (int64_t[]){N, C}));
-  TRI_CALL(tri_cpu_check_dtype("layernorm_forward", dtype));
+  TRI_CALL(tri_kernel_check_sizes("layernorm_forward", 2, (int64_t[]){N, C}));
+  TRI_CALL(tri_kernel_check_dtype("layernorm_forward", dtype));
   if (C == 0) return TRI_OK;
 #pragma omp parallel for
   for (int64_t n = 0; n < N; n++)
@@ -72,8 +72,8 @@ tri_status tri_cpu_layernorm_backward(struct tri_stream *stream, void *dx, float
                                       tri_dtype dtype)
 {
   (void)stream;
-  TRI_CALL(tri_cpu_check_sizes("layernorm_backward", 2, (int64_t[]){N, C}));
-  TRI_CALL(tri_cpu_check_dtype("layernorm_backward", dtype));
+  TRI_CALL(tri_kernel_check_sizes("layernorm_backward", 2, (int64_t[]){N, C}));
+  TRI_CALL(tri_kernel_check_dtype("layernorm_backward", dtype));
   if (N == 0 || C == 0) return TRI_OK;
 #pragma omp parallel for
   for (int64_t n = 0; n < N; n++)

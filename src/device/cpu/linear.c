@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/element.h"
 #include "device/cpu/reference.h"
 
@@ -21,8 +21,8 @@ static double gelu_derivative(double y)
 
 static tri_status check(const char *kernel, int64_t N, int64_t IC, int64_t OC, tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_sizes(kernel, 3, (int64_t[]){N, IC, OC}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){N, IC, OC}));
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
   return TRI_OK;
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "config.h"
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/memory.h"
 #include "trireme/base/memory.h"
@@ -332,7 +332,7 @@ static tri_status reserve_sums(tri_cpu_onednn *onednn, int64_t N, int64_t IC)
 static tri_status linear_prepare(struct tri_stream *stream, int64_t N, int64_t IC, int64_t OC,
                                  tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_prepare", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_prepare", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_cpu_onednn *onednn = onednn_of(stream);
   const product products[] = {{FORWARD, dtype, dtype, false, N, IC, OC},
@@ -352,7 +352,7 @@ static tri_status linear_forward(struct tri_stream *stream, void *out, void *gel
                                  const void *w, const void *bias, int64_t N, int64_t IC, int64_t OC,
                                  tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_forward", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_forward", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_cpu_onednn *onednn = onednn_of(stream);
   const product p = {FORWARD, dtype, dtype, bias != NULL, N, IC, OC};
@@ -365,7 +365,7 @@ static tri_status linear_backward_input(struct tri_stream *stream, void *dx, con
                                         const void *w, const void *pre, int64_t N, int64_t IC,
                                         int64_t OC, tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_backward_input", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_backward_input", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_cpu_onednn *onednn = onednn_of(stream);
   const bool is_bf16_gelu = pre != NULL && dtype == TRI_DTYPE_BF16;
@@ -381,7 +381,7 @@ static tri_status linear_backward_weight(struct tri_stream *stream, float *dw, f
                                          const void *dout, const void *x, int64_t N, int64_t IC,
                                          int64_t OC, tri_dtype dtype)
 {
-  TRI_CALL(tri_cpu_check_linear("linear_backward_weight", N, IC, OC, dtype));
+  TRI_CALL(tri_kernel_check_linear("linear_backward_weight", N, IC, OC, dtype));
   if (is_empty(N, IC, OC)) return TRI_OK;
   tri_cpu_onednn *onednn = onednn_of(stream);
   const product p = {BACKWARD_WEIGHT, dtype, TRI_DTYPE_F32, false, N, IC, OC};

@@ -1,5 +1,5 @@
 // AdamW. Bound by memory: 28 bytes an element, 30 with the bf16 copy.
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/vector/tables.h"
 #include "device/cpu/vector/vector.h"
 
@@ -38,7 +38,7 @@ static tri_status adamw(struct tri_stream *stream, float *p, tri_bf16 *p_bf16, f
                         const float *g, int64_t n, float lr, float beta1, float beta2, float eps,
                         float weight_decay, float grad_scale, float correction1, float correction2)
 {
-  TRI_CALL(tri_cpu_check_sizes("adamw", 1, &n));
+  TRI_CALL(tri_kernel_check_sizes("adamw", 1, &n));
   const adamw_scalars s = {.lr = lr,
                            .beta1 = beta1,
                            .beta2 = beta2,

@@ -2,7 +2,7 @@
 // this folder.
 #pragma once
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/vector/dropout.h"
 #include "device/cpu/vector/product.h"
 
@@ -64,9 +64,9 @@ V_INLINE float score_scale(int64_t D)
 static inline tri_status attention_check(const char *kernel, int64_t B, int64_t T, int64_t H,
                                          int64_t D, tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(tri_cpu_check_sizes(kernel, 4, (int64_t[]){B, T, H, D}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
-  TRI_CALL(tri_cpu_check_dropout(kernel, dropout));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 4, (int64_t[]){B, T, H, D}));
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
   TRI_CHECK(D <= MAX_HEAD, TRI_ERR_ARGUMENT,
             "%s: heads are %lld wide, the tuned kernels take at most %d: use more heads, or the "
             "reference kernels",

@@ -75,9 +75,7 @@ static tri_status attention_decode(struct tri_stream *stream, void *out, void *k
                                    int64_t T_max, int64_t H, int64_t D, tri_dtype dtype)
 {
   TRI_CALL(attention_check("attention_decode", B, T_max, H, D, dtype, NULL));
-  TRI_CHECK(position >= 0 && position < T_max, TRI_ERR_ARGUMENT,
-            "attention_decode: position %lld is not in [0, %lld)", (long long)position,
-            (long long)T_max);
+  TRI_CALL(tri_kernel_check_position("attention_decode", position, T_max));
   if (D == 0) return TRI_OK;
   const decode_call a = {.out = out,
                          .k_cache = k_cache,

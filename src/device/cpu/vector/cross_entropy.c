@@ -2,18 +2,9 @@
 // sum of exp together; the gradient reads it again from the second-level cache and writes it.
 #include <math.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/vector/tables.h"
 #include "device/cpu/vector/vector.h"
-
-static tri_status check(const char *kernel, int64_t N, int64_t V, int64_t Vp, tri_dtype dtype)
-{
-  TRI_CALL(tri_cpu_check_sizes(kernel, 3, (int64_t[]){N, V, Vp}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
-  TRI_CHECK(V <= Vp, TRI_ERR_ARGUMENT, "%s: vocabulary %lld is larger than its padded size %lld",
-            kernel, (long long)V, (long long)Vp);
-  return TRI_OK;
-}
 
 // Vectors that share one look at the running maximum.
 enum { GROUP = 8 };
@@ -63,7 +54,7 @@ static tri_status cross_entropy_forward(struct tri_stream *stream, float *losses
                                         const void *logits, const int32_t *targets, int64_t N,
                                         int64_t V, int64_t Vp, tri_dtype dtype)
 {
-  TRI_CALL(check("cross_entropy_forward", N, V, Vp, dtype));
+  TRI_CALL(tri_kernel_check_classifier("cross_entropy_forward", N, V, Vp, dtype));
   if (V == 0) return TRI_OK;
 #pragma omp parallel for num_threads(v_threads(stream, N *V)) schedule(static)
   for (int64_t n = 0; n < N; n++) {
@@ -101,7 +92,7 @@ static tri_status cross_entropy_backward(struct tri_stream *stream, float *losse
                                          const int32_t *targets, float scale, int64_t N, int64_t V,
                                          int64_t Vp, tri_dtype dtype)
 {
-  TRI_CALL(check("cross_entropy_backward", N, V, Vp, dtype));
+  TRI_CALL(tri_kernel_check_classifier("cross_entropy_backward", N, V, Vp, dtype));
   if (V == 0) return TRI_OK;
 #pragma omp parallel for num_threads(v_threads(stream, N *V)) schedule(static)
   for (int64_t n = 0; n < N; n++) {

@@ -1,7 +1,7 @@
 // fill, convert, add, sum_squares, sum. Bound by memory: one pass, no temporaries.
 //
 // Threads share chunks of TRI_NORM_CHUNK elements; the end of a chunk is the end of a row.
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/vector/tables.h"
 #include "device/cpu/vector/vector.h"
 
@@ -33,7 +33,7 @@ static void fill_chunk(float *out, float value, int64_t n, bool past_caches)
 
 static tri_status fill(struct tri_stream *stream, float *out, float value, int64_t n)
 {
-  TRI_CALL(tri_cpu_check_sizes("fill", 1, &n));
+  TRI_CALL(tri_kernel_check_sizes("fill", 1, &n));
 #pragma omp parallel for num_threads(v_threads(stream, n)) schedule(static)
   for (int64_t k = 0; k < n_chunks(n); k++)
     fill_chunk(out + k * TRI_NORM_CHUNK, value, chunk_size(n, k), n >= LARGE);
@@ -50,9 +50,9 @@ V_INLINE void convert_chunk(void *out, tri_dtype out_dtype, const void *x, int64
 static tri_status convert(struct tri_stream *stream, void *out, tri_dtype out_dtype, const void *x,
                           tri_dtype x_dtype, int64_t n)
 {
-  TRI_CALL(tri_cpu_check_sizes("convert", 1, &n));
-  TRI_CALL(tri_cpu_check_dtype("convert", out_dtype));
-  TRI_CALL(tri_cpu_check_dtype("convert", x_dtype));
+  TRI_CALL(tri_kernel_check_sizes("convert", 1, &n));
+  TRI_CALL(tri_kernel_check_dtype("convert", out_dtype));
+  TRI_CALL(tri_kernel_check_dtype("convert", x_dtype));
 #pragma omp parallel for num_threads(v_threads(stream, n)) schedule(static)
   for (int64_t k = 0; k < n_chunks(n); k++) {
     const int64_t at = k * TRI_NORM_CHUNK, size = chunk_size(n, k);
@@ -75,7 +75,7 @@ static void add_chunk(float *out, const float *a, const float *b, int64_t n)
 static tri_status add(struct tri_stream *stream, float *out, const float *a, const float *b,
                       int64_t n)
 {
-  TRI_CALL(tri_cpu_check_sizes("add", 1, &n));
+  TRI_CALL(tri_kernel_check_sizes("add", 1, &n));
 #pragma omp parallel for num_threads(v_threads(stream, n)) schedule(static)
   for (int64_t k = 0; k < n_chunks(n); k++) {
     const int64_t at = k * TRI_NORM_CHUNK;
@@ -106,7 +106,7 @@ V_INLINE double sum_chunk(const float *x, int64_t n, bool squares)
 
 static tri_status sum_squares(struct tri_stream *stream, double *out, const float *x, int64_t n)
 {
-  TRI_CALL(tri_cpu_check_sizes("sum_squares", 1, &n));
+  TRI_CALL(tri_kernel_check_sizes("sum_squares", 1, &n));
 #pragma omp parallel for num_threads(v_threads(stream, n)) schedule(static)
   for (int64_t k = 0; k < n_chunks(n); k++)
     out[k] = sum_chunk(x + k * TRI_NORM_CHUNK, chunk_size(n, k), true);
@@ -117,7 +117,7 @@ static tri_status sum_squares(struct tri_stream *stream, double *out, const floa
 static tri_status sum(struct tri_stream *stream, double *out, const float *x, int64_t n)
 {
   (void)stream;
-  TRI_CALL(tri_cpu_check_sizes("sum", 1, &n));
+  TRI_CALL(tri_kernel_check_sizes("sum", 1, &n));
   double total = 0.0;
   for (int64_t k = 0; k < n_chunks(n); k++)
     total += sum_chunk(x + k * TRI_NORM_CHUNK, chunk_size(n, k), false);

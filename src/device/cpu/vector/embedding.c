@@ -1,13 +1,13 @@
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/vector/dropout.h"
 #include "device/cpu/vector/tables.h"
 
 static tri_status check(const char *kernel, int64_t B, int64_t T, int64_t C, tri_dtype dtype,
                         const tri_dropout *dropout)
 {
-  TRI_CALL(tri_cpu_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
-  TRI_CALL(tri_cpu_check_dropout(kernel, dropout));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
   return TRI_OK;
 }
 
@@ -32,7 +32,7 @@ static tri_status embedding_forward(struct tri_stream *stream, void *out, const 
                                     const tri_dropout *dropout)
 {
   TRI_CALL(check("embedding_forward", B, T, C, dtype, dropout));
-  TRI_CALL(tri_cpu_check_sizes("embedding_forward, first_position", 1, &first_position));
+  TRI_CALL(tri_kernel_check_sizes("embedding_forward, first_position", 1, &first_position));
   const dropout_mask mask = dropout_mask_of(dropout);
   const bool drop = tri_cpu_dropout_is_on(dropout);
 #pragma omp parallel for num_threads(v_threads(stream, B *T *C)) schedule(static)

@@ -2,16 +2,16 @@
 // it in the first-level cache.
 #include <math.h>
 
-#include "device/cpu/check.h"
+#include "device/check.h"
 #include "device/cpu/vector/dropout.h"
 #include "device/cpu/vector/tables.h"
 
 static tri_status check(const char *kernel, int64_t B, int64_t T, int64_t C, tri_dtype dtype,
                         const tri_dropout *dropout)
 {
-  TRI_CALL(tri_cpu_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
-  TRI_CALL(tri_cpu_check_dtype(kernel, dtype));
-  TRI_CALL(tri_cpu_check_dropout(kernel, dropout));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
   return TRI_OK;
 }
 
