@@ -46,6 +46,7 @@ libtrireme_a_SOURCES += \
   src/device/cuda/cuda.c \
   src/device/cuda/cuda.h \
   src/device/cuda/error.c \
+  src/device/cuda/fft.c \
   src/device/cuda/kernels.c \
   src/device/cuda/linear.c \
   src/device/cuda/operations.c

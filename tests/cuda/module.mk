@@ -42,6 +42,7 @@ EXTRA_DIST += \
   tests/cuda/double_queue.c \
   tests/cuda/doubles.h \
   tests/cuda/backend_test.c \
+  tests/cuda/fft_test.c \
   tests/cuda/doubles_build.sh \
   tests/cuda/doubles_kernel.cu \
   tests/cuda/doubles_kernel.h \
@@ -94,7 +95,8 @@ tests_cuda_ldadd = libtrireme.a $(TRI_ISA_LIBS) tests/cuda/libdoubles.a -lfftw3 
 EXTRA_PROGRAMS += tests/cuda/trireme_on_doubles
 tests_cuda_trireme_on_doubles_SOURCES = $(trireme_SOURCES)
 tests_cuda_trireme_on_doubles_LDADD = $(tests_cuda_ldadd)
-check_PROGRAMS += tests/cuda/backend_test
+check_PROGRAMS += tests/cuda/backend_test tests/cuda/fft_test
+tests_cuda_fft_test_LDADD = $(tests_cuda_ldadd)
 tests_cuda_backend_test_SOURCES = tests/cuda/backend_test.c $(KERNEL_CASES)
 tests_cuda_backend_test_LDADD = $(tests_cuda_ldadd)
 endif

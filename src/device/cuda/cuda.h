@@ -48,6 +48,13 @@ void tri_cuda_fill_kernels(tri_kernels *table);
 TRI_MUST_CHECK tri_status tri_cuda_products_create(tri_kernels *table, tri_cuda_products **out);
 void tri_cuda_products_destroy(tri_cuda_products **products);
 
+// Fourier transforms by cuFFT.
+TRI_MUST_CHECK tri_status tri_cuda_fft_create(tri_device *device, const tri_fft_shape *shape,
+                                              tri_fft **out);
+void tri_cuda_fft_destroy(tri_fft *fft);
+TRI_MUST_CHECK tri_status tri_cuda_fft_execute(const tri_fft *fft, tri_stream *stream, void *out,
+                                               void *in, void *work);
+
 static inline tri_cuda_device *tri_cuda_device_of(tri_device *device)
 {
   return (tri_cuda_device *)device;

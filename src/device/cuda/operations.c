@@ -254,4 +254,7 @@ const tri_device_operations tri_cuda_operations = {.close = cuda_close,
                                                    .event_record = cuda_event_record,
                                                    .event_wait = cuda_event_wait,
                                                    .event_synchronize = cuda_event_synchronize,
-                                                   .event_query = cuda_event_query};
+                                                   .event_query = cuda_event_query,
+                                                   .fft_create = tri_cuda_fft_create,
+                                                   .fft_destroy = tri_cuda_fft_destroy,
+                                                   .fft_execute = tri_cuda_fft_execute};
