@@ -9,6 +9,7 @@ libtrireme_a_SOURCES += \
   src/job/prepare_corpus.c \
   src/job/rules.c \
   src/job/train.c \
+  src/job/train_batch.c \
   src/job/train_report.c \
   src/job/train_run.h \
   src/job/train_setup.c \

@@ -1,8 +1,8 @@
 // One training run on one rank: everything it holds. Private to src/job.
 //
-// train_setup.c opens and closes it, train_step.c does a step and a validation, train_state.c
-// initializes, saves, resumes and digests, train_report.c writes the header, lines, metrics and
-// pictures; train.c is the loop.
+// train_setup.c opens and closes it, train_batch.c brings micro-batches to the device, train_step.c
+// does a step and a validation, train_state.c initializes, saves, resumes and digests,
+// train_report.c writes the header, lines, metrics and pictures; train.c is the loop.
 #pragma once
 
 #include "trireme/ckpt/ckpt.h"
@@ -25,6 +25,16 @@ typedef struct tri_step_times {
   double total, communication, data;
 } tri_step_times;
 
+// Micro-batches on their way: one is computed while the next is copied.
+enum { TRI_TRAIN_SLOTS = 2 };
+
+typedef struct tri_batch_slot {
+  int32_t *tokens, *targets;           // (B, T) on the device
+  int32_t *host_tokens, *host_targets; // what is copied there
+  tri_event *copied;                   // the host memory may be filled again
+  tri_event *used;                     // the device memory may be filled again
+} tri_batch_slot;
+
 typedef struct tri_train {
   tri_runtime *runtime; // borrowed
   tri_comm *comm;       // borrowed: the world
@@ -36,7 +46,8 @@ typedef struct tri_train {
   char device_name[32]; // "cpu", "cuda:1"
   tri_device *device;
   const tri_kernels *kernels;
-  tri_stream *stream;
+  tri_stream *stream; // computes
+  tri_stream *copies; // micro-batches to the device, checkpoints from it
   tri_corpus *corpus;
   tri_corpus_facts corpus_facts;
   tri_loader *loader;     // training samples
@@ -53,17 +64,14 @@ typedef struct tri_train {
   void **hidden; // [n_blocks], hidden[0] NULL
   void **saved;  // [n_blocks]
   void *d_hidden, *scratch;
-  float *losses;             // (B, T)
-  int32_t *tokens, *targets; // (B, T)
-  double *chunk_sums;        // of the gradient norm
-  double *loss_sum;          // one number
-
-  // Host memory that copies run through.
-  int32_t *host_tokens, *host_targets;
-  double *host_sums; // chunk sums; also single numbers
-  int64_t n_chunks;
-  double *microbatch_losses; // of this rank's share
-  float *staging;            // largest parameter
+  float *losses;     // (B, T)
+  double *sums;      // [n_sums]: the chunks of the gradient norm, then the losses of micro-batches
+  double *host_sums; // the same on the host
+  int64_t n_chunks, n_sums;
+  tri_batch_slot slots[TRI_TRAIN_SLOTS];
+  int64_t n_batches;      // brought to the device so far: the next takes slot n_batches % SLOTS
+  tri_event *handed_over; // from the stream that computes to the one that copies
+  float *staging;         // host: largest parameter
 
   int first_microbatch, end_microbatch; // share of this rank
   uint64_t start_step;                  // step at which prefetching began
@@ -86,6 +94,17 @@ typedef struct tri_train {
   double checkpoint_seconds; // of the checkpoint written since the last metrics line
   int64_t last_saved_step;
 } tri_train;
+
+// The next micro-batch of `n` samples of a loader, on its way to the device; the compute stream
+// waits for it, the host does not. Whoever has queued its last use calls tri_train_batch_done.
+// Local.
+TRI_MUST_CHECK tri_status tri_train_batch_take(tri_train *train, tri_loader *loader, int n,
+                                               tri_batch_slot **out);
+TRI_MUST_CHECK tri_status tri_train_batch_done(tri_train *train, tri_batch_slot *slot);
+// Memory and events of the slots, after the arenas are there (`tokens` and `targets` of each slot
+// are set). NULL-safe close.
+TRI_MUST_CHECK tri_status tri_train_batch_open(tri_train *train);
+void tri_train_batch_close(tri_train *train);
 
 // Opens everything; memory is planned and allocated here. Collective, errors agree. `train` is
 // zeroed by the caller and closed by tri_train_close also after an error.

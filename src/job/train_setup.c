@@ -128,7 +128,9 @@ static tri_status open_device(tri_train *train)
                                           tri_runtime_threads(train->runtime, job->cpu.threads)};
   TRI_CALL(tri_device_open(train->device_name, &options, &train->device));
   train->kernels = tri_device_kernels(train->device);
-  return tri_stream_create(train->device, &train->stream);
+  TRI_CALL(tri_stream_create(train->device, &train->stream));
+  TRI_CALL(tri_stream_create(train->device, &train->copies));
+  return TRI_OK;
 }
 
 static tri_status open_model(tri_train *train)
@@ -155,7 +157,8 @@ static tri_status open_model(tri_train *train)
 typedef struct memory_plan {
   size_t parameters, weights, moment1, moment2;
   size_t *hidden, *saved;
-  size_t d_hidden, scratch, losses, tokens, targets, chunk_sums, loss_sum;
+  size_t d_hidden, scratch, losses, sums;
+  size_t tokens[TRI_TRAIN_SLOTS], targets[TRI_TRAIN_SLOTS];
 } memory_plan;
 
 static void plan_state(tri_train *train, memory_plan *plan)
@@ -189,10 +192,11 @@ static void plan_activations(tri_train *train, memory_plan *plan)
   plan->scratch =
       tri_arena_reserve(arena, model->operations->scratch_bytes(model, train->B, train->T));
   plan->losses = tri_arena_reserve(arena, BT * sizeof(float));
-  plan->tokens = tri_arena_reserve(arena, BT * sizeof(int32_t));
-  plan->targets = tri_arena_reserve(arena, BT * sizeof(int32_t));
-  plan->chunk_sums = tri_arena_reserve(arena, (size_t)train->n_chunks * sizeof(double));
-  plan->loss_sum = tri_arena_reserve(arena, sizeof(double));
+  for (int s = 0; s < TRI_TRAIN_SLOTS; s++) {
+    plan->tokens[s] = tri_arena_reserve(arena, BT * sizeof(int32_t));
+    plan->targets[s] = tri_arena_reserve(arena, BT * sizeof(int32_t));
+  }
+  plan->sums = tri_arena_reserve(arena, (size_t)train->n_sums * sizeof(double));
 }
 
 static tri_status commit_memory(tri_train *train, const memory_plan *plan)
@@ -212,32 +216,38 @@ static tri_status commit_memory(tri_train *train, const memory_plan *plan)
   train->d_hidden = tri_arena_at(arena, plan->d_hidden);
   train->scratch = tri_arena_at(arena, plan->scratch);
   train->losses = tri_arena_at(arena, plan->losses);
-  train->tokens = tri_arena_at(arena, plan->tokens);
-  train->targets = tri_arena_at(arena, plan->targets);
-  train->chunk_sums = tri_arena_at(arena, plan->chunk_sums);
-  train->loss_sum = tri_arena_at(arena, plan->loss_sum);
+  for (int s = 0; s < TRI_TRAIN_SLOTS; s++) {
+    train->slots[s].tokens = tri_arena_at(arena, plan->tokens[s]);
+    train->slots[s].targets = tri_arena_at(arena, plan->targets[s]);
+  }
+  train->sums = tri_arena_at(arena, plan->sums);
   return TRI_OK;
 }
 
 static tri_status open_host_memory(tri_train *train)
 {
-  const size_t token_bytes = (size_t)train->B * (size_t)train->T * sizeof(int32_t);
   int64_t largest = 0;
   for (int i = 0; i < train->model->parameters.n; i++) {
     const int64_t count = train->model->parameters.list[i].count;
     if (count > largest) largest = count;
   }
-  TRI_CALL(tri_device_alloc_host(train->device, token_bytes, (void **)&train->host_tokens));
-  TRI_CALL(tri_device_alloc_host(train->device, token_bytes, (void **)&train->host_targets));
-  TRI_CALL(tri_device_alloc_host(train->device, (size_t)(train->n_chunks + 1) * sizeof(double),
+  TRI_CALL(tri_device_alloc_host(train->device, (size_t)train->n_sums * sizeof(double),
                                  (void **)&train->host_sums));
   TRI_CALL(tri_device_alloc_host(train->device, (size_t)largest * sizeof(float),
                                  (void **)&train->staging));
-  const int share = train->n_microbatches / train->n_ranks + 1;
+  TRI_CALL(tri_event_create(train->device, &train->handed_over));
+  TRI_CALL(tri_train_batch_open(train));
+  return TRI_OK;
+}
+
+// Room for the norm's chunks and the losses of a step or of a validation.
+static void count_sums(tri_train *train)
+{
+  const int64_t share = train->n_microbatches / train->n_ranks + 1;
   const int64_t validation =
       train->validation == NULL ? 0 : tri_loader_samples(train->validation) / train->n_ranks + 2;
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, share + validation, &train->microbatch_losses));
-  return TRI_OK;
+  train->n_chunks = (train->model->parameters.flat_count + TRI_NORM_CHUNK - 1) / TRI_NORM_CHUNK;
+  train->n_sums = train->n_chunks + (share > validation ? share : validation);
 }
 
 static tri_status open_memory(tri_train *train)
@@ -245,7 +255,7 @@ static tri_status open_memory(tri_train *train)
   memory_plan plan = {0};
   tri_status status = TRI_OK;
   const int n_blocks = train->model->n_blocks;
-  train->n_chunks = (train->model->parameters.flat_count + TRI_NORM_CHUNK - 1) / TRI_NORM_CHUNK;
+  count_sums(train);
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_JOB, n_blocks, &plan.hidden));
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_JOB, n_blocks, &plan.saved));
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_JOB, n_blocks, &train->hidden));
@@ -334,8 +344,8 @@ void tri_train_close(tri_train *train)
     tri_log(TRI_LOG_WARN, "%s", tri_error_message());
   }
   if (train->device != NULL) {
-    tri_device_free_host(train->device, (void **)&train->host_tokens);
-    tri_device_free_host(train->device, (void **)&train->host_targets);
+    tri_train_batch_close(train);
+    tri_event_destroy(&train->handed_over);
     tri_device_free_host(train->device, (void **)&train->host_sums);
     tri_device_free_host(train->device, (void **)&train->staging);
   }
@@ -344,12 +354,12 @@ void tri_train_close(tri_train *train)
   tri_arena_end(&train->activation_arena);
   TRI_FREE(&train->hidden);
   TRI_FREE(&train->saved);
-  TRI_FREE(&train->microbatch_losses);
   TRI_FREE(&train->arrays);
   tri_model_destroy(&train->model);
   tri_loader_destroy(&train->loader);
   tri_loader_destroy(&train->validation);
   tri_corpus_close(&train->corpus);
+  tri_stream_destroy(&train->copies);
   tri_stream_destroy(&train->stream);
   tri_device_close(&train->device);
   if (train->log_fd >= 0) {

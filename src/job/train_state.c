@@ -87,11 +87,13 @@ static tri_status fetch_part(void *user, int index, const tri_box *part, void *h
   const tri_box rows = joined(&train->arrays[index].box, part, &box);
   const float *data = array_data(train, index);
   run_walk run;
+  TRI_CALL(tri_event_record(train->handed_over, train->stream));
+  TRI_CALL(tri_event_wait(train->handed_over, train->copies));
   for (int64_t i = 0; next_run(&box, &rows, i, &run); i++) {
-    TRI_CALL(tri_stream_copy_to_host(train->stream, train->staging + run.host_offset,
+    TRI_CALL(tri_stream_copy_to_host(train->copies, train->staging + run.host_offset,
                                      data + run.device_offset, (size_t)run.length * sizeof(float)));
   }
-  TRI_CALL(tri_stream_synchronize(train->stream));
+  TRI_CALL(tri_stream_synchronize(train->copies));
   memcpy(host_out, train->staging, (size_t)tri_box_elements(part) * sizeof(float));
   return TRI_OK;
 }

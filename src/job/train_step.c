@@ -27,16 +27,14 @@ tri_status tri_train_prefetch(tri_train *train)
   return TRI_OK;
 }
 
-// Takes the next micro-batch, asks for the one after the next, and brings it to the device.
-static tri_status take_batch(tri_train *train)
+// Takes the next micro-batch and asks for the one after the next.
+static tri_status take_batch(tri_train *train, tri_batch_slot **out)
 {
-  const size_t bytes = (size_t)train->B * (size_t)train->T * sizeof(int32_t);
-  TRI_CALL(tri_loader_take(train->loader, train->host_tokens, train->host_targets));
+  TRI_CALL(tri_train_batch_take(train, train->loader, train->B, out));
   const uint64_t next = first_sample_of(train, train->start_step, train->next_request);
   TRI_CALL(tri_loader_request(train->loader, next, train->B));
   train->next_request++;
-  TRI_CALL(tri_stream_copy_to_device(train->stream, train->tokens, train->host_tokens, bytes));
-  return tri_stream_copy_to_device(train->stream, train->targets, train->host_targets, bytes);
+  return TRI_OK;
 }
 
 static tri_pass pass_of(tri_train *train, const tri_batch *batch, int block, float *gradients)
@@ -75,26 +73,24 @@ static tri_status backward(tri_train *train, const tri_batch *batch, int microba
   return TRI_OK;
 }
 
-// Sum of the losses of the tokens of one micro-batch.
-static tri_status fetch_loss(tri_train *train, const tri_batch *batch, double *out)
+// The sum of the losses of the tokens of the index-th micro-batch, on the device.
+static tri_status sum_losses(tri_train *train, const tri_batch *batch, int index)
 {
   const int64_t n = (int64_t)batch->B * batch->T;
-  TRI_CALL(train->kernels->sum(train->stream, train->loss_sum, train->losses, n));
   TRI_CALL(
-      tri_stream_copy_to_host(train->stream, train->host_sums, train->loss_sum, sizeof(double)));
-  TRI_CALL(tri_stream_synchronize(train->stream));
-  *out = train->host_sums[0];
+      train->kernels->sum(train->stream, train->sums + train->n_chunks + index, train->losses, n));
   return TRI_OK;
 }
 
 static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_times *times)
 {
   const double began = tri_clock_seconds();
-  TRI_CALL(take_batch(train));
+  tri_batch_slot *slot = NULL;
+  TRI_CALL(take_batch(train, &slot));
   times->data += tri_clock_seconds() - began;
   const double tokens = (double)train->job->train.global_batch * train->T;
-  const tri_batch batch = {.tokens = train->tokens,
-                           .targets = train->targets,
+  const tri_batch batch = {.tokens = slot->tokens,
+                           .targets = slot->targets,
                            .B = train->B,
                            .T = train->T,
                            .first_sample =
@@ -104,17 +100,28 @@ static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_
   TRI_CALL(tri_data_parallel_gradients(train->dp, microbatch, &gradients));
   TRI_CALL(forward(train, &batch, gradients));
   TRI_CALL(backward(train, &batch, microbatch, gradients));
-  return fetch_loss(train, &batch, &train->microbatch_losses[microbatch - train->first_microbatch]);
+  TRI_CALL(tri_train_batch_done(train, slot));
+  return sum_losses(train, &batch, microbatch - train->first_microbatch);
 }
 
-static tri_status gradient_norm(tri_train *train, const float *gradient, double *norm)
+// Sums [first, first + n) on the host.
+static tri_status fetch_sums(tri_train *train, int64_t first, int64_t n)
 {
-  const int64_t n = train->model->parameters.flat_count;
-  TRI_CALL(train->kernels->sum_squares(train->stream, train->chunk_sums, gradient, n));
-  TRI_CALL(tri_stream_copy_to_host(train->stream, train->host_sums, train->chunk_sums,
-                                   (size_t)train->n_chunks * sizeof(double)));
+  TRI_CALL(tri_stream_copy_to_host(train->stream, train->host_sums + first, train->sums + first,
+                                   (size_t)n * sizeof(double)));
   TRI_CALL(tri_data_parallel_synchronize(train->dp));
   TRI_CALL(tri_stream_synchronize(train->stream));
+  return TRI_OK;
+}
+
+// The one place in a step where the host waits for the device: it needs the norm for the update,
+// and the losses of the micro-batches come along.
+static tri_status fetch_norm(tri_train *train, const float *gradient, double *norm)
+{
+  const int64_t n = train->model->parameters.flat_count;
+  const int n_own = train->end_microbatch - train->first_microbatch;
+  TRI_CALL(train->kernels->sum_squares(train->stream, train->sums, gradient, n));
+  TRI_CALL(fetch_sums(train, 0, train->n_chunks + n_own));
   *norm = tri_norm_of_chunks(train->host_sums, train->n_chunks);
   return TRI_OK;
 }
@@ -159,17 +166,17 @@ tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_
     TRI_CALL(compute_microbatch(train, m, times));
   }
   TRI_CALL(tri_data_parallel_wait(train->dp, &gradient));
-  TRI_CALL(tri_data_parallel_sum(train->dp, "loss", train->microbatch_losses, &loss));
+  TRI_CALL(fetch_norm(train, gradient, &norm));
+  TRI_CALL(tri_data_parallel_sum(train->dp, "loss", train->host_sums + train->n_chunks, &loss));
   loss /= (double)train->job->train.global_batch * train->T;
-  TRI_CALL(gradient_norm(train, gradient, &norm));
   TRI_CHECK(isfinite(loss) && isfinite(norm), TRI_ERR_NUMERIC,
             "step %lld: the loss is %g and the gradient norm %g; lower train.lr, or resume from an "
             "earlier "
             "checkpoint",
             (long long)train->step + 1, loss, norm);
   const float lr = tri_schedule_rate(&train->schedule, train->step + 1);
+  // Queued: the next step's first kernels are queued behind it while it runs.
   TRI_CALL(update(train, gradient, lr, norm));
-  TRI_CALL(tri_stream_synchronize(train->stream));
   train->step++;
   train->samples += (uint64_t)train->job->train.global_batch;
   times->total = tri_clock_seconds() - began;
@@ -180,24 +187,22 @@ tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_
 
 // --- validation
 
-// Sum of the losses of validation samples [first, first + n).
-static tri_status validate_microbatch(tri_train *train, int64_t first, int n, double *loss)
+// The losses of validation samples [first, first + n) as the index-th sum on the device.
+static tri_status validate_microbatch(tri_train *train, int64_t first, int n, int index)
 {
-  const size_t bytes = (size_t)n * (size_t)train->T * sizeof(int32_t);
+  tri_batch_slot *slot = NULL;
   TRI_CALL(tri_loader_request(train->validation, (uint64_t)first, n));
-  TRI_CALL(tri_loader_take(train->validation, train->host_tokens, train->host_targets));
-  TRI_CALL(tri_stream_copy_to_device(train->stream, train->tokens, train->host_tokens, bytes));
-  TRI_CALL(tri_stream_copy_to_device(train->stream, train->targets, train->host_targets, bytes));
-  const tri_batch batch = {
-      .tokens = train->tokens, .targets = train->targets, .B = n, .T = train->T};
+  TRI_CALL(tri_train_batch_take(train, train->validation, n, &slot));
+  const tri_batch batch = {.tokens = slot->tokens, .targets = slot->targets, .B = n, .T = train->T};
   TRI_CALL(forward(train, &batch, NULL));
-  return fetch_loss(train, &batch, loss);
+  TRI_CALL(tri_train_batch_done(train, slot));
+  return sum_losses(train, &batch, index);
 }
 
 // The losses of all micro-batches, one after another, from every rank's share of them.
 static tri_status gather_losses(tri_train *train, int n, double *all)
 {
-  const double *own = train->microbatch_losses;
+  const double *own = train->host_sums + train->n_chunks;
   const tri_sum_node widest = tri_sum_tree_share(n, train->n_ranks, 0);
   const int block = widest.end - widest.first;
   double *blocks = NULL;
@@ -223,9 +228,10 @@ tri_status tri_train_validate(tri_train *train, double *loss)
   for (int m = share.first; m < share.end; m++) {
     const int64_t first = (int64_t)m * train->B;
     const int64_t left = samples - first;
-    TRI_CALL(validate_microbatch(train, first, left < train->B ? (int)left : train->B,
-                                 &train->microbatch_losses[m - share.first]));
+    TRI_CALL(
+        validate_microbatch(train, first, left < train->B ? (int)left : train->B, m - share.first));
   }
+  TRI_CALL(fetch_sums(train, train->n_chunks, share.end - share.first));
   double *all = NULL;
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &all));
   const tri_status status = gather_losses(train, n, all);

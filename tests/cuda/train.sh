@@ -54,14 +54,19 @@ train 1 out job.yaml $small run.dir=half device=cpu
 code=$?
 [ $code -eq 0 ] && grep -q "step *3/3" out && ok resumed_on_the_cpu || { bad resumed_on_the_cpu "exit code $code"; cat out; }
 
-# No wait for a whole device inside a step: more steps, no more of them.
-waits() { sed -n 's/^CUDA doubles: .*, \([0-9]*\) device and .*/\1/p' out; }
-TRI_DOUBLE_COUNTERS=1 train 1 out job.yaml $small run.dir=w2 device=cuda train.steps=2
-short=$(waits)
-TRI_DOUBLE_COUNTERS=1 train 1 out job.yaml $small run.dir=w4 device=cuda train.steps=4
-long=$(waits)
-if [ -n "$short" ] && [ "$short" = "$long" ]; then ok no_device_wait_in_a_step; else
-  bad no_device_wait_in_a_step "'$short' in 2 steps, '$long' in 4"
+# Inside a step no wait for a whole device, and of the host one for each micro-batch's place and two for the norm.
+waits() { # kind
+  sed -n "s/^CUDA doubles: .*[, ]\([0-9]*\) $1.*/\1/p" out
+}
+for steps in 2 4; do
+  TRI_DOUBLE_COUNTERS=1 train 1 out job.yaml $small run.dir=w$steps device=cuda train.steps=$steps
+  eval "device_$steps=$(waits 'device and') stream_$steps=$(waits 'stream sync')"
+done
+if [ -n "$device_2" ] && [ "$device_2" = "$device_4" ]; then ok no_device_wait_in_a_step; else
+  bad no_device_wait_in_a_step "'$device_2' in 2 steps, '$device_4' in 4"
+fi
+if [ -n "$stream_2" ] && [ $((stream_4 - stream_2)) -le $((2 * (3 + 2))) ]; then ok few_host_waits_in_a_step; else
+  bad few_host_waits_in_a_step "'$stream_2' in 2 steps, '$stream_4' in 4"
 fi
 
 # Text is made on the device too.
