@@ -4,6 +4,7 @@
 
 #include "trireme/device/device.h"
 #include "trireme/device/fft.h"
+#include "trireme/device/graph.h"
 
 typedef struct tri_device_operations {
   void (*close)(tri_device *device);
@@ -30,6 +31,11 @@ typedef struct tri_device_operations {
   // batch > 0; the arrays are what tri_fft_execute asks for.
   tri_status (*fft_execute)(const tri_fft *fft, tri_stream *stream, void *out, void *in,
                             void *work);
+  // NULL, all four, where the device does not record.
+  tri_status (*graph_begin)(tri_stream *stream);
+  tri_status (*graph_end)(tri_stream *stream, tri_graph **out);
+  tri_status (*graph_launch)(tri_graph *graph, tri_stream *stream);
+  void (*graph_destroy)(tri_graph *graph);
 } tri_device_operations;
 
 struct tri_device {
@@ -42,6 +48,10 @@ struct tri_stream {
 };
 
 struct tri_event {
+  tri_device *device;
+};
+
+struct tri_graph {
   tri_device *device;
 };
 

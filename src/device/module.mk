@@ -6,6 +6,7 @@ libtrireme_a_SOURCES += \
   src/device/check.h \
   src/device/device.c \
   src/device/device_operations.h \
+  src/device/graph.c \
   src/device/fft.c \
   src/device/cpu/adamw.c \
   src/device/cpu/attention.c \
@@ -47,6 +48,7 @@ libtrireme_a_SOURCES += \
   src/device/cuda/cuda.h \
   src/device/cuda/error.c \
   src/device/cuda/fft.c \
+  src/device/cuda/graph.c \
   src/device/cuda/kernels.c \
   src/device/cuda/linear.c \
   src/device/cuda/operations.c

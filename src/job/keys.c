@@ -63,6 +63,10 @@ const job_key tri_job_table[JOB_N_KEYS] = {
     KEY("cuda.share", JOB_BOOL, "true | false", "false", "", cuda.share,
         "ranks of a host may take the same GPU when it has fewer than ranks; false: each has its "
         "own, or the run ends with an error"),
+    KEY("cuda.graph", JOB_BOOL, "true | false", "false", "", cuda.graph,
+        "the work of a micro-batch is recorded once as a CUDA graph and launched from then on, "
+        "which "
+        "helps small models; needs model.dropout 0; never changes a bit"),
 
     KEY("model.name", JOB_TEXT, SIZES, "gpt", "", model.name,
         "gpt: a GPT of the shape below; a published size fills the shape itself"),

@@ -164,6 +164,18 @@ static tri_status check_data(const job_document *document, const tri_job *job)
   return TRI_OK;
 }
 
+static tri_status check_graph(const job_document *document, const tri_job *job)
+{
+  if (!job->cuda.graph) return TRI_OK;
+  RULE("cuda.graph", job->device == TRI_JOB_DEVICE_CUDA,
+       "cuda.graph is true, but device is cpu, which records no graphs: leave it out");
+  RULE("cuda.graph", job->model.dropout == 0.0f,
+       "cuda.graph is true, but model.dropout is %g: dropout is another one in each step, and a "
+       "graph is the same",
+       (double)job->model.dropout);
+  return TRI_OK;
+}
+
 static tri_status check_parallel(const job_document *document, const tri_job *job)
 {
   const tri_job_parallel *parallel = &job->parallel;
@@ -185,6 +197,7 @@ tri_status tri_job_check_rules(const job_document *document, const tri_job *job)
   TRI_CALL(check_batch(document, job));
   TRI_CALL(check_rate(document, job));
   TRI_CALL(check_data(document, job));
+  TRI_CALL(check_graph(document, job));
   TRI_CALL(check_parallel(document, job));
   return TRI_OK;
 }

@@ -290,6 +290,9 @@ static tri_status open_parallel(tri_train *train)
   TRI_CALL(tri_data_parallel_create(train->transport, train->stream, train->model, &options,
                                     &train->dp));
   tri_data_parallel_share(train->dp, &train->first_microbatch, &train->end_microbatch);
+  if (!job->cuda.graph) return TRI_OK;
+  const int n = train->end_microbatch - train->first_microbatch;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n * TRI_TRAIN_SLOTS, &train->graphs));
   return TRI_OK;
 }
 
@@ -336,8 +339,17 @@ tri_status tri_train_open(tri_train *train, tri_runtime *runtime, const tri_job 
   return tri_train_measure_peak(train);
 }
 
+static void close_graphs(tri_train *train)
+{
+  const int n = train->graphs == NULL ? 0 : train->end_microbatch - train->first_microbatch;
+  for (int g = 0; g < n * TRI_TRAIN_SLOTS; g++)
+    tri_graph_destroy(&train->graphs[g]);
+  TRI_FREE(&train->graphs);
+}
+
 void tri_train_close(tri_train *train)
 {
+  close_graphs(train);
   tri_transport_destroy(&train->transport); // releasing memory would wait for what is under way
   tri_data_parallel_destroy(&train->dp);
   if (train->metrics != NULL && tri_metrics_close(&train->metrics) != TRI_OK) {

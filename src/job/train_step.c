@@ -82,12 +82,9 @@ static tri_status sum_losses(tri_train *train, const tri_batch *batch, int index
   return TRI_OK;
 }
 
-static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_times *times)
+// Everything between a micro-batch in its slot and its gradients and loss.
+static tri_status compute(tri_train *train, int microbatch, const tri_batch_slot *slot)
 {
-  const double began = tri_clock_seconds();
-  tri_batch_slot *slot = NULL;
-  TRI_CALL(take_batch(train, &slot));
-  times->data += tri_clock_seconds() - began;
   const double tokens = (double)train->job->train.global_batch * train->T;
   const tri_batch batch = {.tokens = slot->tokens,
                            .targets = slot->targets,
@@ -100,8 +97,47 @@ static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_
   TRI_CALL(tri_data_parallel_gradients(train->dp, microbatch, &gradients));
   TRI_CALL(forward(train, &batch, gradients));
   TRI_CALL(backward(train, &batch, microbatch, gradients));
-  TRI_CALL(tri_train_batch_done(train, slot));
   return sum_losses(train, &batch, microbatch - train->first_microbatch);
+}
+
+static tri_status record(tri_train *train, int microbatch, const tri_batch_slot *slot,
+                         tri_graph **out)
+{
+  TRI_CALL(tri_graph_begin(train->stream));
+  tri_data_parallel_record(train->dp, true);
+  const tri_status status = compute(train, microbatch, slot);
+  tri_data_parallel_record(train->dp, false);
+  // What a failed recording left is given up; its cause has been said.
+  if (status != TRI_OK && tri_graph_end(train->stream, out) == TRI_OK) tri_graph_destroy(out);
+  TRI_CALL(status);
+  TRI_CALL(tri_graph_end(train->stream, out));
+  return TRI_OK;
+}
+
+// A slot and a place in the share are the same work in every step: recorded when they first meet.
+static tri_status launch(tri_train *train, int microbatch, const tri_batch_slot *slot)
+{
+  const int place = microbatch - train->first_microbatch;
+  tri_graph **graph = &train->graphs[place * TRI_TRAIN_SLOTS + (int)(slot - train->slots)];
+  if (*graph == NULL) TRI_CALL(record(train, microbatch, slot, graph));
+  TRI_CALL(tri_graph_launch(*graph, train->stream));
+  TRI_CALL(tri_data_parallel_launched(train->dp, microbatch));
+  return TRI_OK;
+}
+
+static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_times *times)
+{
+  const double began = tri_clock_seconds();
+  tri_batch_slot *slot = NULL;
+  TRI_CALL(take_batch(train, &slot));
+  times->data += tri_clock_seconds() - began;
+  if (train->graphs != NULL) {
+    TRI_CALL(launch(train, microbatch, slot));
+  } else {
+    TRI_CALL(compute(train, microbatch, slot));
+  }
+  TRI_CALL(tri_train_batch_done(train, slot));
+  return TRI_OK;
 }
 
 // Sums [first, first + n) on the host.

@@ -349,6 +349,11 @@ tri_status tri_bucket_exchange_ready(tri_bucket_exchange *x, int n)
   return TRI_OK;
 }
 
+void tri_bucket_exchange_launched(tri_bucket_exchange *x, int n)
+{
+  x->n_ready = n;
+}
+
 tri_status tri_bucket_exchange_progress(tri_bucket_exchange *x)
 {
   TRI_CALL(tri_transport_poll(x->transport));

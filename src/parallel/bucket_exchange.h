@@ -34,6 +34,9 @@ size_t tri_bucket_exchange_bytes(const tri_bucket_exchange *exchange);
 TRI_MUST_CHECK tri_status tri_bucket_exchange_begin(tri_bucket_exchange *exchange);
 // Buckets [0, n) are complete once `compute` has done its work queued so far.
 TRI_MUST_CHECK tri_status tri_bucket_exchange_ready(tri_bucket_exchange *exchange, int n);
+// Buckets [0, n) are complete where their events, recorded by ready in a graph that was launched
+// since begin, are passed.
+void tri_bucket_exchange_launched(tri_bucket_exchange *exchange, int n);
 // Whatever can move without waiting moves.
 TRI_MUST_CHECK tri_status tri_bucket_exchange_progress(tri_bucket_exchange *exchange);
 // Later work of `compute` sees the sums. Waits for other ranks where the transport needs the host.

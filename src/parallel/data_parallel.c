@@ -34,6 +34,7 @@ struct tri_data_parallel {
 
   tri_buckets buckets;
   int n_ready;                   // buckets whose last leaf of this rank is merged
+  bool recording;                // block_done exchanges nothing
   tri_bucket_exchange *exchange; // NULL for one rank
   double *values, *gathered;     // scratch of tri_data_parallel_sum
   int max_share;                 // micro-batches
@@ -266,6 +267,20 @@ tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch, i
   }
   if (!last_leaf || dp->exchange == NULL) return TRI_OK;
   TRI_CALL(tri_bucket_exchange_ready(dp->exchange, dp->n_ready));
+  if (dp->options.overlap && !dp->recording) TRI_CALL(tri_bucket_exchange_progress(dp->exchange));
+  return TRI_OK;
+}
+
+void tri_data_parallel_record(tri_data_parallel *dp, bool recording)
+{
+  dp->recording = recording;
+}
+
+tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch)
+{
+  const bool last = is_last_of_leaf(dp, microbatch) && leaf_of(dp, microbatch) + 1 == dp->share.end;
+  if (!last || dp->exchange == NULL) return TRI_OK;
+  tri_bucket_exchange_launched(dp->exchange, dp->buckets.n);
   if (dp->options.overlap) TRI_CALL(tri_bucket_exchange_progress(dp->exchange));
   return TRI_OK;
 }

@@ -6,6 +6,7 @@
 #include "test.h"
 #include "trireme/base/memory.h"
 #include "trireme/device/cuda.h"
+#include "trireme/device/graph.h"
 
 static tri_device *cpu, *cuda;
 static tri_stream *cpu_stream, *cuda_stream;
@@ -138,6 +139,50 @@ TEST(events_order_streams)
   tri_stream_destroy(&other);
 }
 
+// Recorded work runs at its launches, with the event in it marking each; what a recording does not
+// take is an error, and the stream is as good as before.
+TEST(graphs_are_launched_again_and_again)
+{
+  enum { N = 300 };
+  const tri_kernels *k = tri_device_kernels(cuda);
+  tri_stream *other = NULL;
+  tri_event *event = NULL;
+  tri_graph *graph = NULL;
+  float *host = NULL, *x = NULL, *one = NULL;
+  EXPECT(tri_graph_supported(cuda) && !tri_graph_supported(cpu));
+  EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "does not record", tri_graph_begin(cpu_stream));
+  EXPECT_OK(tri_stream_create(cuda, &other));
+  EXPECT_OK(tri_event_create(cuda, &event));
+  EXPECT_OK(tri_device_alloc(cuda, N * sizeof *x, (void **)&x));
+  EXPECT_OK(tri_device_alloc(cuda, N * sizeof *one, (void **)&one));
+  EXPECT_OK(tri_device_alloc_host(cuda, N * sizeof *host, (void **)&host));
+  EXPECT_OK(k->fill(cuda_stream, x, 5.0f, N));
+  EXPECT_OK(k->fill(cuda_stream, one, 1.0f, N));
+  EXPECT_OK(tri_graph_begin(cuda_stream));
+  EXPECT_OK(k->add(cuda_stream, x, x, one, N));
+  EXPECT_OK(tri_event_record(event, cuda_stream));
+  EXPECT_OK(k->add(cuda_stream, one, one, one, N));
+  EXPECT_OK(tri_graph_end(cuda_stream, &graph));
+  for (int i = 0; i < 3; i++) {
+    EXPECT_OK(tri_graph_launch(graph, cuda_stream));
+    EXPECT_OK(tri_event_wait(event, other));
+    EXPECT_OK(tri_stream_copy_to_host(other, host, x, N * sizeof *x));
+    EXPECT_OK(tri_stream_synchronize(other));
+    EXPECT(host[0] == 5.0f + (float)((2 << i) - 1) && host[N - 1] == host[0]);
+  }
+  EXPECT_ERROR(TRI_ERR_ARGUMENT, "different devices", tri_graph_launch(graph, cpu_stream));
+  tri_graph_destroy(&graph);
+  EXPECT_OK(tri_graph_begin(cuda_stream));
+  EXPECT_ERROR(TRI_ERR_DEVICE, "StreamCapture", tri_stream_synchronize(cuda_stream));
+  EXPECT_ERROR(TRI_ERR_DEVICE, "StreamCapture", tri_graph_end(cuda_stream, &graph));
+  EXPECT_OK(tri_stream_synchronize(cuda_stream));
+  tri_device_free_host(cuda, (void **)&host);
+  tri_device_free(cuda, (void **)&one);
+  tri_device_free(cuda, (void **)&x);
+  tri_event_destroy(&event);
+  tri_stream_destroy(&other);
+}
+
 TEST(too_much_memory_is_refused_in_numbers)
 {
   void *memory = NULL;
@@ -161,6 +206,7 @@ int main(void)
   TEST_RUN(facts_are_those_of_the_device);
   TEST_RUN(names_and_numbers);
   TEST_RUN(events_order_streams);
+  TEST_RUN(graphs_are_launched_again_and_again);
   TEST_RUN(too_much_memory_is_refused_in_numbers);
   TEST_RUN(refusals);
   TEST_RUN(elementwise_agrees);

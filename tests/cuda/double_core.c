@@ -48,11 +48,11 @@ static void print_counters(void)
   const double_counters *c = &double_count;
   fprintf(stderr,
           "CUDA doubles: %llu operations, %llu kernels, %llu matmuls, %llu ffts, %llu nccl, "
-          "%llu allocations, %llu device and %llu stream synchronizations\n",
+          "%llu graph launches, %llu allocations, %llu device and %llu stream synchronizations\n",
           (unsigned long long)c->operations, (unsigned long long)c->kernels,
           (unsigned long long)c->matmuls, (unsigned long long)c->ffts,
-          (unsigned long long)c->nccl_operations, (unsigned long long)c->allocations,
-          (unsigned long long)c->device_synchronizations,
+          (unsigned long long)c->nccl_operations, (unsigned long long)c->graph_launches,
+          (unsigned long long)c->allocations, (unsigned long long)c->device_synchronizations,
           (unsigned long long)c->stream_synchronizations);
 }
 

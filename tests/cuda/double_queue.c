@@ -48,6 +48,7 @@ struct CUstream_st {
   bool live;
   void *fiber;
   char sync;
+  double_graph *capture; // what is queued goes here instead
   cudaStream_t next;
 };
 
@@ -55,6 +56,7 @@ struct CUevent_st {
   double_operation *marked;
   unsigned flags;
   bool live;
+  bool captured; // recorded in a capture, not for those outside
   double milliseconds;
 };
 
@@ -281,14 +283,35 @@ static void kick(void)
 
 void double_enqueue(cudaStream_t stream, double_work work)
 {
-  (void)push(stream_of(stream), work);
+  cudaStream_t s = stream_of(stream);
+  if (s->capture != NULL) {
+    double_graph_add(s->capture, work, NULL);
+    return;
+  }
+  (void)push(s, work);
   kick();
+}
+
+double_graph **double_stream_capture(cudaStream_t stream)
+{
+  return &stream_of(stream)->capture;
+}
+
+bool double_capture_forbids(cudaStream_t stream)
+{
+  cudaStream_t s = stream_of(stream);
+  if (s->capture == NULL) return false;
+  double_graph_spoil(s->capture);
+  (void)double_set_error(cudaErrorStreamCaptureUnsupported);
+  return true;
 }
 
 void double_enqueue_joint(const cudaStream_t *joined, int n, double_work work,
                           double_operation ***orders, int n_orders)
 {
   cudaStream_t first = stream_of(joined[0]);
+  for (int i = 0; i < n; i++)
+    if (stream_of(joined[i])->capture != NULL) double_die("NCCL in a capture is not modelled");
   double_operation *op = push(first, work);
   for (int i = 0; i < n_orders; i++) {
     double_operation **slot = orders[i];
@@ -345,6 +368,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
   DOUBLE_ENTER(double_set_error(cudaErrorLaunchFailure));
+  if (double_capture_forbids(stream)) return cudaErrorStreamCaptureUnsupported;
   double_count.stream_synchronizations++;
   drain(stream_of(stream));
   return double_set_error(double_sticky_error());
@@ -354,6 +378,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
   DOUBLE_ENTER(double_set_error(cudaErrorLaunchFailure));
+  if (double_capture_forbids(stream)) return cudaErrorStreamCaptureUnsupported;
   cudaStream_t s = stream_of(stream);
   if (s->head != NULL) {
     (void)run_random();
@@ -417,16 +442,37 @@ static bool stamp(void *body)
   return true;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+void double_mark(cudaEvent_t event, cudaStream_t stream)
+{
+  const bool timed = (event->flags & cudaEventDisableTiming) == 0;
+  release(event->marked);
+  event->marked =
+      push(stream_of(stream), (double_work){"event", timed ? stamp : NULL, NULL, event, false});
+  event->marked->n_references++;
+  kick();
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
   DOUBLE_ENTER(double_set_error(cudaErrorInvalidResourceHandle));
   cudaEvent_t e = event_of(event);
-  const bool timed = (e->flags & cudaEventDisableTiming) == 0;
-  release(e->marked);
-  e->marked = push(stream_of(stream), (double_work){"event", timed ? stamp : NULL, NULL, e, false});
-  e->marked->n_references++;
-  kick();
+  cudaStream_t s = stream_of(stream);
+  if ((flags & ~(unsigned)cudaEventRecordExternal) != 0)
+    return double_set_error(cudaErrorInvalidValue);
+  if (s->capture != NULL) {
+    e->captured = flags != cudaEventRecordExternal;
+    if (!e->captured) double_graph_add(s->capture, (double_work){.what = "event"}, e);
+    return double_set_error(double_sticky_error());
+  }
+  if (flags == cudaEventRecordExternal) return double_set_error(cudaErrorIllegalState);
+  e->captured = false;
+  double_mark(e, s);
   return double_set_error(double_sticky_error());
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
@@ -434,7 +480,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   (void)flags;
   DOUBLE_ENTER(double_set_error(cudaErrorInvalidResourceHandle));
   const cudaEvent_t e = event_of(event);
-  add_need(push(stream_of(stream), (double_work){.what = "wait"}), e->marked);
+  cudaStream_t s = stream_of(stream);
+  // A wait inside a capture for work outside, or the other way round.
+  if (s->capture != NULL || e->captured) {
+    if (s->capture != NULL) double_graph_spoil(s->capture);
+    return double_set_error(cudaErrorStreamCaptureIsolation);
+  }
+  add_need(push(s, (double_work){.what = "wait"}), e->marked);
   kick();
   return double_set_error(double_sticky_error());
 }
@@ -442,6 +494,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
   DOUBLE_ENTER(double_set_error(cudaErrorLaunchFailure));
+  if (event_of(event)->captured) return double_set_error(cudaErrorCapturedEvent);
   double_count.stream_synchronizations++;
   if (event_of(event)->marked != NULL) complete(event->marked);
   return double_set_error(double_sticky_error());
@@ -450,6 +503,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
   DOUBLE_ENTER(double_set_error(cudaErrorLaunchFailure));
+  if (event_of(event)->captured) return double_set_error(cudaErrorCapturedEvent);
   double_operation *op = event_of(event)->marked;
   if (op != NULL && !op->done) {
     (void)run_random();

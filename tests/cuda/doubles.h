@@ -50,6 +50,7 @@ typedef struct double_counters {
   uint64_t kernels;                 // launches
   uint64_t matmuls, ffts;           // queued
   uint64_t nccl_operations;         // queued
+  uint64_t graph_launches;
   uint64_t allocations;             // cudaMalloc
   uint64_t device_synchronizations; // the host waited for a whole device, cudaFree's wait included
   uint64_t stream_synchronizations; // the host waited for one stream or event
@@ -113,6 +114,7 @@ typedef struct double_work {
 } double_work;
 
 typedef struct double_operation double_operation;
+typedef struct double_graph double_graph;
 
 void double_enqueue(cudaStream_t stream, double_work work);
 // One operation that is next in all n streams at once, after every **orders, which it becomes.
@@ -124,10 +126,24 @@ int double_stream_device(cudaStream_t stream);
 void double_progress(void);
 void double_drain_stream(cudaStream_t stream);
 void double_drain_device(int device);
+// Marks the stream's work so far by an event.
+void double_mark(cudaEvent_t event, cudaStream_t stream);
+// Where a stream's capture is kept: NULL when there is none.
+double_graph **double_stream_capture(cudaStream_t stream);
+// A call that a capture of this stream does not survive: true, with the error set, while there is
+// one.
+bool double_capture_forbids(cudaStream_t stream);
 // Lets another thread or process run between two tries.
 void double_pause(void);
 void double_queue_start(void);
 void double_memory_start(void);
+
+// --- graphs (double_graph.c)
+
+// What a capture records: work, or the record of an event (then work has no step).
+void double_graph_add(double_graph *graph, double_work work, cudaEvent_t event);
+// The capture will fail at its end.
+void double_graph_spoil(double_graph *graph);
 
 #ifdef __cplusplus
 }

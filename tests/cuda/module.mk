@@ -32,6 +32,7 @@ EXTRA_DIST += \
   tests/cuda/double_cublas.c \
   tests/cuda/double_cufft.c \
   tests/cuda/double_device.c \
+  tests/cuda/double_graph.c \
   tests/cuda/double_launch.cpp \
   tests/cuda/double_memory.c \
   tests/cuda/double_mpi.c \
@@ -58,6 +59,7 @@ tests_cuda_doubles = \
   tests/cuda/doubles/double_cublas.o \
   tests/cuda/doubles/double_cufft.o \
   tests/cuda/doubles/double_device.o \
+  tests/cuda/doubles/double_graph.o \
   tests/cuda/doubles/double_launch.o \
   tests/cuda/doubles/double_memory.o \
   tests/cuda/doubles/double_mpi.o \

@@ -54,6 +54,18 @@ train 1 out job.yaml $small run.dir=half device=cpu
 code=$?
 [ $code -eq 0 ] && grep -q "step *3/3" out && ok resumed_on_the_cpu || { bad resumed_on_the_cpu "exit code $code"; cat out; }
 
+# The work of a micro-batch recorded as a graph: the same bits, and few launches by the host.
+train 1 out job.yaml $small run.dir=plain device=cuda model.dropout=0
+plain=$(digest_of out)
+for how in lazy random; do
+  TRI_DOUBLE_SCHEDULE=$how expect_digest "graphs_$how" 1 "$plain" job.yaml $small run.dir=graphs-$how device=cuda \
+    model.dropout=0 cuda.graph=true
+done
+TRI_DOUBLE_COUNTERS=1 train 1 out job.yaml $small run.dir=graphs-count device=cuda model.dropout=0 cuda.graph=true
+grep -q "^CUDA doubles: .* 9 graph launches" out && ok a_graph_for_each_micro_batch || bad a_graph_for_each_micro_batch "$(grep '^CUDA doubles' out)"
+expect_error graphs_without_dropout 1 3 "model.dropout" job.yaml $small run.dir=g2 device=cuda cuda.graph=true
+expect_error graphs_need_cuda 1 3 "device is cpu" job.yaml $small run.dir=g3 model.dropout=0 cuda.graph=true
+
 # Inside a step no wait for a whole device, and of the host one for each micro-batch's place and two for the norm.
 waits() { # kind
   sed -n "s/^CUDA doubles: .*[, ]\([0-9]*\) $1.*/\1/p" out

@@ -21,6 +21,7 @@ typedef struct tri_job_cpu {
 
 typedef struct tri_job_cuda {
   bool share; // cuda.share: ranks of a host may take the same device
+  bool graph; // cuda.graph: micro-batches are recorded once and launched from then on
 } tri_job_cuda;
 
 typedef struct tri_job_model {

@@ -59,6 +59,14 @@ TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int
                                                       float **out);
 TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch,
                                                        int block);
+
+// For a micro-batch whose work between gradients() and the last block_done() is recorded in a graph
+// (device/graph.h): tell when the recording begins and ends, and after each launch, the first
+// included, call launched() in place of what was recorded. Buckets are then exchanged as their
+// events in the graph are passed. Local.
+void tri_data_parallel_record(tri_data_parallel *dp, bool recording);
+TRI_MUST_CHECK tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch);
+
 TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient);
 // The host waits until the gradient is there, within the limit of the communicator; to be called
 // before it waits for the stream, which would wait for ever for a rank that is gone.

@@ -25,6 +25,7 @@ typedef struct tri_cuda_device {
 typedef struct tri_cuda_stream {
   tri_stream base; // first
   tri_launch launch;
+  bool recording; // between tri_graph_begin and tri_graph_end
 } tri_cuda_stream;
 
 typedef struct tri_cuda_event {
@@ -54,6 +55,11 @@ TRI_MUST_CHECK tri_status tri_cuda_fft_create(tri_device *device, const tri_fft_
 void tri_cuda_fft_destroy(tri_fft *fft);
 TRI_MUST_CHECK tri_status tri_cuda_fft_execute(const tri_fft *fft, tri_stream *stream, void *out,
                                                void *in, void *work);
+
+TRI_MUST_CHECK tri_status tri_cuda_graph_begin(tri_stream *stream);
+TRI_MUST_CHECK tri_status tri_cuda_graph_end(tri_stream *stream, tri_graph **out);
+TRI_MUST_CHECK tri_status tri_cuda_graph_launch(tri_graph *graph, tri_stream *stream);
+void tri_cuda_graph_destroy(tri_graph *graph);
 
 static inline tri_cuda_device *tri_cuda_device_of(tri_device *device)
 {

@@ -206,7 +206,10 @@ static void cuda_event_destroy(tri_event *event)
 static tri_status cuda_event_record(tri_event *event, tri_stream *stream)
 {
   TRI_CALL(tri_cuda_select(event->device));
-  TRI_CALL_CUDA(cudaEventRecord(event_of(event), native(stream)));
+  // Recorded in a graph, an event is for those outside of it too.
+  const unsigned flags =
+      stream_of(stream)->recording ? cudaEventRecordExternal : cudaEventRecordDefault;
+  TRI_CALL_CUDA(cudaEventRecordWithFlags(event_of(event), native(stream), flags));
   return TRI_OK;
 }
 
@@ -257,4 +260,8 @@ const tri_device_operations tri_cuda_operations = {.close = cuda_close,
                                                    .event_query = cuda_event_query,
                                                    .fft_create = tri_cuda_fft_create,
                                                    .fft_destroy = tri_cuda_fft_destroy,
-                                                   .fft_execute = tri_cuda_fft_execute};
+                                                   .fft_execute = tri_cuda_fft_execute,
+                                                   .graph_begin = tri_cuda_graph_begin,
+                                                   .graph_end = tri_cuda_graph_end,
+                                                   .graph_launch = tri_cuda_graph_launch,
+                                                   .graph_destroy = tri_cuda_graph_destroy};
