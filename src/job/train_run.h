@@ -71,7 +71,7 @@ typedef struct tri_train {
   int64_t n_chunks, n_sums;
   tri_batch_slot slots[TRI_TRAIN_SLOTS];
   int64_t n_batches;      // brought to the device so far: the next takes slot n_batches % SLOTS
-  tri_graph **graphs; // [TRI_TRAIN_SLOTS * micro-batches of the share]; NULL unless cuda.graph
+  tri_graph **graphs;     // [TRI_TRAIN_SLOTS * micro-batches of the share]; NULL unless cuda.graph
   tri_event *handed_over; // from the stream that computes to the one that copies
   float *staging;         // host: largest parameter
 

@@ -46,10 +46,10 @@ typedef enum double_resource {
 } double_resource;
 
 typedef struct double_counters {
-  uint64_t operations;              // that ran on a device
-  uint64_t kernels;                 // launches
-  uint64_t matmuls, ffts;           // queued
-  uint64_t nccl_operations;         // queued
+  uint64_t operations;      // that ran on a device
+  uint64_t kernels;         // launches
+  uint64_t matmuls, ffts;   // queued
+  uint64_t nccl_operations; // queued
   uint64_t graph_launches;
   uint64_t allocations;             // cudaMalloc
   uint64_t device_synchronizations; // the host waited for a whole device, cudaFree's wait included
