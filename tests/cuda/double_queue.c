@@ -113,40 +113,50 @@ static void release(double_operation *op)
   free(op);
 }
 
+// The stream as a logical thread: what runs between these is its own. An operation without work (an
+// event, a wait) passes on its order too.
+static void *enter_stream(double_operation *op)
+{
+  void *host = NULL;
+#ifdef DOUBLE_TSAN
+  host = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(op->stream->fiber, NO_SYNC);
+#endif
+  __tsan_acquire(&op->sync);
+  for (int i = 0; i < op->n_needs; i++)
+    __tsan_acquire(&op->needs[i]->sync);
+  return host;
+}
+
+static void leave_stream(double_operation *op, void *host)
+{
+  __tsan_release(&op->sync);
+  __tsan_release(&op->stream->sync);
+#ifdef DOUBLE_TSAN
+  __tsan_switch_to_fiber(host, NO_SYNC);
+#else
+  (void)host;
+#endif
+}
+
 // Runs the head of a queue; false when it waits for another process.
 static bool run(double_operation *op)
 {
   cudaStream_t stream = op->stream;
+  const bool works = op->work.step != NULL && double_sticky_error() == cudaSuccess;
   bool finished = true;
-  if (op->work.step != NULL && double_sticky_error() == cudaSuccess) {
-    if (double_must_fail("async")) double_fail_device(cudaErrorLaunchFailure);
-#ifdef DOUBLE_TSAN
-    void *host = __tsan_get_current_fiber();
-    __tsan_switch_to_fiber(stream->fiber, NO_SYNC);
-#endif
-    __tsan_acquire(&op->sync);
-    for (int i = 0; i < op->n_needs; i++)
-      __tsan_acquire(&op->needs[i]->sync);
+  if (works && double_must_fail("async")) double_fail_device(cudaErrorLaunchFailure);
+  void *host = enter_stream(op);
+  if (works) {
     double_enter_device(op->work.what);
     finished = op->work.step(op->work.body);
     double_leave_device();
-    // In the stream's own logical thread: for the host this memory is still in use.
-    if (finished && op->work.release != NULL) op->work.release(op->work.body);
-    __tsan_release(&op->sync);
-    __tsan_release(&stream->sync);
-#ifdef DOUBLE_TSAN
-    __tsan_switch_to_fiber(host, NO_SYNC);
-#endif
-    if (!finished) return false;
-    double_count.operations++;
-  } else {
-    __tsan_acquire(&op->sync);
-    for (int i = 0; i < op->n_needs; i++)
-      __tsan_acquire(&op->needs[i]->sync);
-    __tsan_release(&op->sync);
-    if (op->work.release != NULL) op->work.release(op->work.body);
-    __tsan_release(&stream->sync);
   }
+  // In the stream's own logical thread: for the host this memory is still in use.
+  if (finished && op->work.release != NULL) op->work.release(op->work.body);
+  leave_stream(op, host);
+  if (!finished) return false;
+  if (works) double_count.operations++;
   op->done = true;
   for (int i = 0; i < op->n_needs; i++)
     release(op->needs[i]);

@@ -44,12 +44,13 @@ EXTRA_DIST += \
   tests/cuda/doubles.h \
   tests/cuda/backend_test.c \
   tests/cuda/fft_test.c \
+  tests/cuda/stream_races_test.c \
   tests/cuda/doubles_build.sh \
   tests/cuda/doubles_kernel.cu \
   tests/cuda/doubles_kernel.h \
   tests/cuda/doubles_nccl_test.c \
   tests/cuda/doubles_test.c
-dist_check_SCRIPTS += tests/cuda/doubles.sh tests/cuda/doubles_nccl.sh tests/cuda/train.sh
+dist_check_SCRIPTS += tests/cuda/doubles.sh tests/cuda/doubles_nccl.sh tests/cuda/stream_races.sh tests/cuda/train.sh
 
 # The product on the doubles: the same C objects, the kernels on the emulation, no library of NVIDIA's.
 if TRI_CUDA
