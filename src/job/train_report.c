@@ -51,10 +51,11 @@ static void print_ranks(const tri_train *train, const rank_facts *all)
     const rank_facts *f = &all[r];
     // Devices that differ are told a rank; the header has named the first.
     const bool told = strcmp(f->device, all[0].device) != 0;
-    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s, micro-batches [%d, %d)%s%s", r,
-            f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)", f->n_threads,
-            f->n_threads == 1 ? "" : "s", f->first_microbatch, f->end_microbatch, told ? ", " : "",
-            told ? f->device : "");
+    const bool wired = f->binding.network[0] != '\0';
+    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s, micro-batches [%d, %d)%s%s%s%s",
+            r, f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)",
+            f->n_threads, f->n_threads == 1 ? "" : "s", f->first_microbatch, f->end_microbatch,
+            told ? ", " : "", told ? f->device : "", wired ? ", network " : "", f->binding.network);
   }
   if (shown < train->n_ranks)
     tri_log(TRI_LOG_INFO, "  … and %d ranks more", train->n_ranks - shown);

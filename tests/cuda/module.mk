@@ -45,6 +45,7 @@ EXTRA_DIST += \
   tests/cuda/backend_test.c \
   tests/cuda/fft_test.c \
   tests/cuda/stream_races_test.c \
+  tests/cuda/two_parts.xml \
   tests/cuda/doubles_build.sh \
   tests/cuda/doubles_kernel.cu \
   tests/cuda/doubles_kernel.h \

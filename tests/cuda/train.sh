@@ -101,6 +101,25 @@ if [ ! -e /dev/nvidiactl ]; then
   [ $code -eq 0 ] && grep -q '^cuda .*no NVIDIA driver' out && ok product_starts_without_driver || { bad product_starts_without_driver "$code"; cat out; }
 fi
 
+# Two parts of a machine with a GPU each (two_parts.xml): a rank that nobody has bound goes where its GPU is, one that is bound
+# takes the GPU that is near. The parts have one processing unit each, which must be there.
+if taskset -c 0 true && taskset -c 1 true; then
+  export HWLOC_XMLFILE="$TRI_SRCDIR/tests/cuda/two_parts.xml" HWLOC_THISSYSTEM=1
+  TRI_DOUBLE_DEVICES=2 train 2 out job.yaml $small run.dir=parts device=cuda train.steps=2
+  if grep -q "rank 0 .* units 1, " out && grep -q "rank 1 .* units 0, .*0000:02:00.0, network mlx5_0" out; then
+    ok ranks_follow_their_devices
+  else
+    bad ranks_follow_their_devices "no such ranks:"
+    cat out
+  fi
+  TRI_DOUBLE_DEVICES=2 taskset -c 0 "$trireme" run job.yaml $small run.dir=near device=cuda train.steps=2 >out 2>&1
+  if grep -q "^device .*0000:02:00.0" out; then ok near_devices_first; else
+    bad near_devices_first "another device:"
+    cat out
+  fi
+  unset HWLOC_XMLFILE HWLOC_THISSYSTEM
+fi
+
 # What can be wrong with GPUs.
 TRI_DOUBLE_DEVICES=none expect_error no_driver 1 8 "no NVIDIA driver" job.yaml $small run.dir=f1 device=cuda
 TRI_DOUBLE_DEVICES=0 expect_error no_device 1 8 "no CUDA device" job.yaml $small run.dir=f2 device=cuda
