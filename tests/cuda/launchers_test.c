@@ -212,7 +212,8 @@ TEST(warp_priorities_give_the_same_bits)
   compare_orders(3, 2);
 }
 
-int main(void)
+// "one": only in ascending order, for sanitizers, which see more in one order than results tell.
+int main(int argc, char **argv)
 {
   launch.workspace = aligned_alloc(256, TRI_CUDA_WORKSPACE_BYTES);
   const tri_device_options options = {.kernels = "reference"};
@@ -223,8 +224,10 @@ int main(void)
     return 1;
   }
   TEST_RUN(agrees_with_the_reference);
-  TEST_RUN(descending_order_gives_the_same_bits);
-  TEST_RUN(warp_priorities_give_the_same_bits);
+  if (argc < 2 || strcmp(argv[1], "one") != 0) {
+    TEST_RUN(descending_order_gives_the_same_bits);
+    TEST_RUN(warp_priorities_give_the_same_bits);
+  }
   printf("%d launches\n", n_launches);
   tri_stream_destroy(&reordered);
   tri_stream_destroy(&ascending);

@@ -23,6 +23,8 @@ EXTRA_DIST += \
 dist_check_SCRIPTS += \
   tests/cuda/emulation.sh \
   tests/cuda/launchers.sh \
+  tests/cuda/launchers_address.sh \
+  tests/cuda/launchers_threads.sh \
   tests/cuda/nvcc_report.sh \
   tests/cuda/races.sh
 # The doubles of NVIDIA's libraries (doubles.h), built by their tests too.
