@@ -4,6 +4,9 @@
 // call to be: ranks that disagree, a hang on GPUs, end with both calls named. Contributions are
 // folded in rank order with one rounding, so all ranks get the same bits. An operation never
 // blocks: its step posts, then looks what arrived.
+//
+// A call on a non-blocking communicator is done only at the second ncclCommGetAsyncError after it:
+// whoever goes on before queues too early, or ends here.
 #include "doubles.h"
 
 #include <nccl.h>
@@ -51,6 +54,22 @@ static ncclComm_t alive(ncclComm_t comm)
   return comm;
 }
 
+// Where the last call has to be done.
+static ncclComm_t settled(const char *call, ncclComm_t comm)
+{
+  if (alive(comm)->in_progress > 0)
+    double_die("%s while the last call on the communicator is in progress (ncclCommGetAsyncError)",
+               call);
+  return comm;
+}
+
+static ncclResult_t result_of(ncclComm_t comm)
+{
+  if (comm->blocking) return ncclSuccess;
+  comm->in_progress = 2;
+  return ncclInProgress;
+}
+
 // --- communicators
 
 static void send_bytes(const void *from, size_t size, int to, int tag)
@@ -69,7 +88,7 @@ static void receive_bytes(void *to, size_t size, int from, int tag)
   double_wait(&request);
 }
 
-static ncclComm_t new_comm(int n, int rank, uint64_t id)
+static ncclComm_t new_comm(int n, int rank, uint64_t id, bool blocking)
 {
   ncclComm_t comm = calloc(1, sizeof *comm);
   if (comm == NULL) double_die("out of host memory");
@@ -80,6 +99,7 @@ static ncclComm_t new_comm(int n, int rank, uint64_t id)
   comm->id = id;
   comm->tag = (int)(id * 0x9e3779b97f4a7c15u >> 44) << 1;
   comm->live = true;
+  comm->blocking = blocking;
   comm->device = double_current_device();
   double_own(DOUBLE_NCCL_COMM, 1);
   return comm;
@@ -124,17 +144,22 @@ static void meet(ncclComm_t comm, const unique *u)
     if (i != comm->rank) send_bytes(comm->world_ranks, size, comm->world_ranks[i], tag);
 }
 
+static bool is_blocking(const ncclConfig_t *config)
+{
+  return config == NULL || config->blocking != 0;
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
-  (void)config;
   DOUBLE_ENTER(ncclSystemError);
   if (n < 1 || rank < 0 || rank >= n) return ncclInvalidArgument;
   unique u;
   memcpy(&u, id.internal, sizeof u);
-  *out = new_comm(n, rank, (uint64_t)(u.creator + 1) << 32 | (uint32_t)u.count);
+  *out =
+      new_comm(n, rank, (uint64_t)(u.creator + 1) << 32 | (uint32_t)u.count, is_blocking(config));
   meet(*out, &u);
-  return ncclSuccess;
+  return result_of(*out);
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t *out, int n, ncclUniqueId id, int rank)
@@ -164,9 +189,9 @@ static void hear(ncclComm_t comm, choice *all)
 ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *out,
                            ncclConfig_t *config)
 {
-  (void)config;
   DOUBLE_ENTER(ncclSystemError);
-  alive(parent);
+  settled(__func__, parent);
+  const bool blocking = config == NULL ? parent->blocking : is_blocking(config);
   choice *all = calloc((size_t)parent->n, sizeof *all);
   if (all == NULL) double_die("out of host memory");
   all[parent->rank] = (choice){color, key};
@@ -180,7 +205,9 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ou
       n++;
       rank += all[i].key < key || (all[i].key == key && i < parent->rank);
     }
-    *out = new_comm(n, rank, (parent->id * 31 + parent->n_splits) * 1000003 + (uint64_t)color + 1);
+    *out = new_comm(n, rank, (parent->id * 31 + parent->n_splits) * 1000003 + (uint64_t)color + 1,
+                    blocking);
+    (void)result_of(*out);
     for (int i = 0; i < parent->n; i++) {
       if (all[i].color != color) continue;
       int at = 0;
@@ -191,7 +218,7 @@ ncclResult_t ncclCommSplit(ncclComm_t parent, int color, int key, ncclComm_t *ou
     }
   }
   free(all);
-  return ncclSuccess;
+  return result_of(parent);
 }
 
 // The structure stays, so that a late use is named.
@@ -204,14 +231,14 @@ static void bury(ncclComm_t comm)
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
   DOUBLE_ENTER(ncclSystemError);
-  double_drain_device(alive(comm)->device);
-  return ncclSuccess;
+  double_drain_device(settled(__func__, comm)->device);
+  return result_of(comm);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
   DOUBLE_ENTER(ncclSystemError);
-  double_drain_device(alive(comm)->device);
+  double_drain_device(settled(__func__, comm)->device);
   bury(comm);
   return ncclSuccess;
 }
@@ -221,15 +248,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
   DOUBLE_ENTER(ncclSystemError);
   alive(comm)->aborted = true;
+  if (comm->in_progress > 0) n_group = 0;
   bury(comm);
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
-{
-  __attribute__((cleanup(double_leave))) const char *entered = double_enter(__func__);
-  if (double_must_fail(entered)) alive(comm)->failed = true;
-  *out = alive(comm)->failed ? ncclRemoteError : ncclSuccess;
   return ncclSuccess;
 }
 
@@ -300,6 +320,26 @@ static ncclResult_t queue_group(void)
   return ncclSuccess;
 }
 
+// The group is complete: it is queued now, or when the caller has asked after it.
+static ncclResult_t end_group(void)
+{
+  ncclComm_t comm = n_group == 0 ? NULL : group[0].comm;
+  if (comm == NULL || comm->blocking) return queue_group();
+  for (int i = 1; i < n_group; i++)
+    if (group[i].comm != comm) double_die("NCCL: a group of two non-blocking communicators");
+  return result_of(comm);
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *out)
+{
+  __attribute__((cleanup(double_leave))) const char *entered = double_enter(__func__);
+  if (double_must_fail(entered)) alive(comm)->failed = true;
+  if (alive(comm)->in_progress > 0 && --comm->in_progress == 0 && group_depth == 0)
+    (void)queue_group();
+  *out = comm->failed ? ncclRemoteError : comm->in_progress > 0 ? ncclInProgress : ncclSuccess;
+  return ncclSuccess;
+}
+
 static void check_buffers(const double_nccl_task *t, int device)
 {
   const ncclComm_t c = t->comm;
@@ -322,7 +362,7 @@ static ncclResult_t add(const char *call, double_nccl_task task)
 {
   __attribute__((cleanup(double_leave))) const char *entered = double_enter(call);
   if (double_must_fail(entered)) return ncclSystemError;
-  ncclComm_t comm = alive(task.comm);
+  ncclComm_t comm = settled(call, task.comm);
   if (comm->failed) return ncclRemoteError;
   if (task.root < 0 || task.root >= comm->n || task.peer < 0 || task.peer >= comm->n)
     return ncclInvalidArgument;
@@ -336,7 +376,7 @@ static ncclResult_t add(const char *call, double_nccl_task task)
     if (group == NULL) double_die("out of host memory");
   }
   group[n_group++] = task;
-  return group_depth > 0 ? ncclSuccess : queue_group();
+  return group_depth > 0 ? ncclSuccess : end_group();
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -350,7 +390,7 @@ ncclResult_t ncclGroupEnd(void)
 {
   DOUBLE_ENTER(ncclSystemError);
   if (group_depth == 0) return ncclInvalidUsage;
-  return --group_depth > 0 ? ncclSuccess : queue_group();
+  return --group_depth > 0 ? ncclSuccess : end_group();
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t count, ncclDataType_t type,

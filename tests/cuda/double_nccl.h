@@ -21,6 +21,8 @@ struct ncclComm {
   uint64_t id, n_splits, sequence;
   int tag; // even; tag + 1 is for sends and receives
   bool live, aborted, failed;
+  bool blocking;
+  int in_progress;        // looks at a non-blocking one until the last call is done
   double_operation *last; // operations of a communicator run in the order of their calls
 };
 

@@ -14,6 +14,7 @@
 //   TRI_DOUBLE_PROTECT    0: device memory stays readable to the host
 //   TRI_DOUBLE_FAIL       CALL:N[,CALL:N]: the N-th call of that name fails; "async:N": the N-th
 //                         operation a device runs fails, and the device with it
+//   TRI_DOUBLE_HANG       CALL: never returns
 //   TRI_DOUBLE_PATIENCE   seconds an NCCL operation waits for another rank (60)
 //   TRI_DOUBLE_COUNTERS   1: prints the counters at exit
 #pragma once

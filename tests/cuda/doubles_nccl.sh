@@ -23,5 +23,6 @@ expect host_pointer "not a device pointer but pinned host memory"
 expect missing_wait "data wrong"
 expect count "ncclAllReduce(count 99"
 expect communicator "waits since" TRI_DOUBLE_PATIENCE=2
+expect not_polled "while the last call on the communicator is in progress"
 expect abort "async error seen" TRI_DOUBLE_FAIL=ncclCommGetAsyncError:1
 exit $failed

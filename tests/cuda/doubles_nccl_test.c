@@ -153,6 +153,39 @@ TEST(a_split_communicator_has_its_own_sum)
   OK(ncclCommDestroy(half));
 }
 
+static void poll_until_done(ncclComm_t polled)
+{
+  ncclResult_t state = ncclInProgress;
+  while (state == ncclInProgress)
+    OK(ncclCommGetAsyncError(polled, &state));
+  OK(state);
+}
+
+static ncclComm_t split_non_blocking(void)
+{
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  ncclComm_t twin = NULL;
+  config.blocking = 0;
+  OK(ncclCommSplit(comm, 0, rank, &twin, &config));
+  poll_until_done(twin);
+  return twin;
+}
+
+// A non-blocking call is done when the communicator says so, not before.
+TEST(a_non_blocking_communicator_is_polled)
+{
+  ncclComm_t twin = split_non_blocking();
+  fill(true);
+  EXPECT(ncclAllReduce(from, to, N, ncclFloat32, ncclSum, twin, reduce) == ncclInProgress);
+  poll_until_done(twin);
+  fetch();
+  for (int i = 0; i < N; i++)
+    EXPECT(host[i] == sum_of(i));
+  EXPECT(ncclCommFinalize(twin) == ncclInProgress);
+  poll_until_done(twin);
+  OK(ncclCommDestroy(twin));
+}
+
 static void run_correct(void)
 {
   TEST_RUN(all_reduce_sums);
@@ -161,6 +194,7 @@ static void run_correct(void)
   TEST_RUN(the_last_rank_broadcasts_and_collects);
   TEST_RUN(grouped_sends_make_a_ring);
   TEST_RUN(a_split_communicator_has_its_own_sum);
+  TEST_RUN(a_non_blocking_communicator_is_polled);
 }
 
 static void run_mistake(const char *what)
@@ -169,6 +203,11 @@ static void run_mistake(const char *what)
   if (strcmp(what, "host_pointer") == 0)
     (void)!ncclAllReduce(host, to, N, ncclFloat32, ncclSum, comm, reduce);
   fill(strcmp(what, "missing_wait") != 0);
+  if (strcmp(what, "not_polled") == 0) {
+    ncclComm_t twin = split_non_blocking();
+    (void)!ncclAllReduce(from, to, N, ncclFloat32, ncclSum, twin, reduce);
+    (void)!ncclAllReduce(from, to, N, ncclFloat32, ncclSum, twin, reduce);
+  }
   if (strcmp(what, "communicator") == 0) { // the last rank uses the parent, others the split one
     ncclComm_t half = NULL;
     OK(ncclCommSplit(comm, 0, rank, &half, NULL));
