@@ -1,13 +1,11 @@
 // MPI itself: its errors, its end.
-#include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "comm/comm_private.h"
+#include "comm/exit_timer.h"
 
 enum { ABORT_SECONDS = 10 };
 
@@ -43,21 +41,14 @@ void tri_comm_finish(void)
   if (mpi_is_running()) (void)MPI_Finalize();
 }
 
-// MPI_Abort talks to its launcher, which may be what is broken.
-static void *exit_late(void *exit_code)
-{
-  const struct timespec pause = {.tv_sec = ABORT_SECONDS};
-  (void)nanosleep(&pause, NULL);
-  _exit((int)(intptr_t)exit_code);
-}
-
 _Noreturn void tri_comm_abort(int exit_code)
 {
   fflush(NULL);
   if (mpi_is_running()) {
-    pthread_t timer;
-    if (pthread_create(&timer, NULL, exit_late, (void *)(intptr_t)exit_code) == 0)
-      (void)MPI_Abort(MPI_COMM_WORLD, exit_code);
+    // MPI_Abort talks to its launcher, which may be what is broken.
+    tri_exit_timer timer;
+    tri_exit_timer_start(&timer, NULL, ABORT_SECONDS, exit_code);
+    (void)MPI_Abort(MPI_COMM_WORLD, exit_code);
   }
   _exit(exit_code);
 }

@@ -3,10 +3,20 @@
 #include <string.h>
 
 #include "comm/transport_private.h"
+#include "config.h"
 #include "trireme/base/memory.h"
+#ifdef TRI_HAVE_CUDA
+#include "comm/nccl.h"
+#endif
 
 // In the order in which "auto" tries them.
-static const tri_transport_operations *const kinds[] = {&tri_host_transport, &tri_staged_transport};
+static const tri_transport_operations *const kinds[] = {
+    &tri_host_transport,
+#ifdef TRI_HAVE_CUDA
+    &tri_nccl_transport_operations,
+#endif
+    &tri_staged_transport,
+};
 
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
@@ -92,6 +102,12 @@ static void destroy_pool(tri_transport *transport)
   TRI_FREE(&transport->transfers);
   transport->n_transfers = 0;
   transport->facts.staging_bytes = 0;
+}
+
+tri_status tri_transport_finish(tri_transport *transport)
+{
+  if (transport->operations->finish != NULL) TRI_CALL(transport->operations->finish(transport));
+  return TRI_OK;
 }
 
 void tri_transport_destroy(tri_transport **transport)
@@ -237,12 +253,12 @@ tri_status tri_transport_poll(tri_transport *transport)
   return TRI_OK;
 }
 
-tri_status tri_transport_synchronize(tri_transport *transport, const char *what, tri_event *event)
+tri_status tri_transport_synchronize(tri_transport *transport, tri_event *event)
 {
   if (transport->operations->synchronize == NULL)
     TRI_CALL(tri_event_synchronize(event));
   else
-    TRI_CALL(transport->operations->synchronize(transport, what, event));
+    TRI_CALL(transport->operations->synchronize(transport, event));
   return TRI_OK;
 }
 

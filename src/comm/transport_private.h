@@ -14,8 +14,10 @@ typedef struct tri_transport_operations {
   // Whether it can work here, and in words why or why not. Collective where it asks other ranks;
   // then all get the same answer.
   tri_status (*examine)(tri_comm *comm, tri_device *device, bool *usable, char *reason);
-  // Fills in the rest of a zeroed transport; destroy undoes that, also halfway. NULL: no rest.
+  // Fills in the rest of a zeroed transport; destroy undoes that, also halfway. NULL: no rest, and
+  // nothing to finish.
   tri_status (*create)(tri_transport *transport, tri_transport *parent);
+  tri_status (*finish)(tri_transport *transport);
   void (*destroy)(tri_transport *transport);
   // The same for the pool of zeroed transfers.
   tri_status (*reserve)(tri_transport *transport);
@@ -30,7 +32,7 @@ typedef struct tri_transport_operations {
                                    float *data, int64_t n);
   // NULL: no stream waits for another rank, so that there is nothing to watch.
   tri_status (*poll)(tri_transport *transport);
-  tri_status (*synchronize)(tri_transport *transport, const char *what, tri_event *event);
+  tri_status (*synchronize)(tri_transport *transport, tri_event *event);
 } tri_transport_operations;
 
 struct tri_transport {

@@ -29,8 +29,7 @@ struct tri_bucket_exchange {
   tri_message *sends, *receives;  // scratch for one group
   int n_ready, n_started, n_done; // buckets; each runs through the list in order
 
-  tri_event *begun;     // the caller's stream is done with the sums of the last step
-  tri_event **ready;    // of each bucket
+  tri_event **ready;    // of each bucket: the caller's stream is done with it
   tri_event *exchanged; // all of a step
 };
 
@@ -67,7 +66,6 @@ static tri_status plan_events(tri_bucket_exchange *x)
   TRI_CALL(TRI_NEW(TRI_MODULE_PARALLEL, x->plan.buckets->n, &x->ready));
   for (int b = 0; b < x->plan.buckets->n; b++)
     TRI_CALL(tri_event_create(device, &x->ready[b]));
-  TRI_CALL(tri_event_create(device, &x->begun));
   TRI_CALL(tri_event_create(device, &x->exchanged));
   return TRI_OK;
 }
@@ -166,7 +164,6 @@ void tri_bucket_exchange_destroy(tri_bucket_exchange **exchange)
   tri_arena_end(&x->arena);
   for (int b = 0; x->ready != NULL && b < x->plan.buckets->n; b++)
     tri_event_destroy(&x->ready[b]);
-  tri_event_destroy(&x->begun);
   tri_event_destroy(&x->exchanged);
   tri_stream_destroy(&x->stream);
   TRI_FREE(&x->ready);
@@ -334,12 +331,9 @@ static tri_status start_ready(tri_bucket_exchange *x)
   return TRI_OK;
 }
 
-tri_status tri_bucket_exchange_begin(tri_bucket_exchange *x)
+void tri_bucket_exchange_begin(tri_bucket_exchange *x)
 {
   x->n_ready = x->n_started = x->n_done = 0;
-  // A rank without a share is in its first exchange at once, and may still be reading the last sum.
-  TRI_CALL(tri_event_record(x->begun, x->compute));
-  return tri_event_wait(x->begun, x->stream);
 }
 
 tri_status tri_bucket_exchange_ready(tri_bucket_exchange *x, int n)
@@ -380,6 +374,8 @@ tri_status tri_bucket_exchange_finish(tri_bucket_exchange *x)
 
 tri_status tri_bucket_exchange_synchronize(tri_bucket_exchange *x)
 {
-  TRI_CALL(tri_transport_synchronize(x->transport, "gradient exchange", x->exchanged));
+  // This rank's own work first, so that only the rest counts as waiting for others.
+  TRI_CALL(tri_event_synchronize(x->ready[x->plan.buckets->n - 1]));
+  TRI_CALL(tri_transport_synchronize(x->transport, x->exchanged));
   return TRI_OK;
 }

@@ -31,8 +31,9 @@ size_t tri_bucket_exchange_bytes(const tri_bucket_exchange *exchange);
 
 // A step: begin; ready and progress while buckets become complete; finish. Collective as a whole,
 // errors are local.
-TRI_MUST_CHECK tri_status tri_bucket_exchange_begin(tri_bucket_exchange *exchange);
-// Buckets [0, n) are complete once `compute` has done its work queued so far.
+void tri_bucket_exchange_begin(tri_bucket_exchange *exchange);
+// Buckets [0, n) are complete once `compute` has done its work queued so far, and nothing of it
+// reads the sums of the step before.
 TRI_MUST_CHECK tri_status tri_bucket_exchange_ready(tri_bucket_exchange *exchange, int n);
 // Buckets [0, n) are complete where their events, recorded by ready in a graph that was launched
 // since begin, are passed.

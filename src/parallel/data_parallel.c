@@ -224,7 +224,7 @@ void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel
 tri_status tri_data_parallel_begin(tri_data_parallel *dp)
 {
   dp->n_ready = 0;
-  if (dp->exchange != NULL) TRI_CALL(tri_bucket_exchange_begin(dp->exchange));
+  if (dp->exchange != NULL) tri_bucket_exchange_begin(dp->exchange);
   return TRI_OK;
 }
 

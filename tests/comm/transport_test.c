@@ -3,8 +3,9 @@
 // Every transport moves every byte to its place, in stream order: an all-to-all with several groups
 // open on two streams, any order of completion, sizes of zero and more, no allocation in a step.
 //
-// transport_test [DEVICE TRANSPORT …]: "cpu host staged" by default. Device memory is touched by
-// copies only, so that the same program runs on a device whose streams run late.
+// transport_test [DEVICE TRANSPORT …]: "cpu host staged" by default; "cuda:rank" gives each rank a
+// device of its own. Device memory is touched by copies only, so that the same program runs on a
+// device whose streams run late.
 #include "comm/transport_private.h"
 #include "test.h"
 #include "trireme/base/memory.h"
@@ -18,6 +19,7 @@ static tri_comm *world;
 static tri_device *device;
 static tri_transport *transport; // the one under test
 static bool in_stream_order;     // groups are done at once
+static bool own_device;          // no two ranks share one
 
 // The buffers of one group, a slot for each peer and tag: on the device, and pinned.
 typedef struct group {
@@ -103,7 +105,7 @@ static void expect_received(group *g, int64_t turn)
   EXPECT_OK(tri_stream_copy_to_device(g->stream, g->sent, g->poison, SIDE_BYTES));
   EXPECT_OK(tri_stream_copy_to_host(g->stream, g->out, g->received, SIDE_BYTES));
   EXPECT_OK(tri_event_record(g->written, g->stream));
-  EXPECT_OK(tri_transport_synchronize(transport, "all to all", g->written));
+  EXPECT_OK(tri_transport_synchronize(transport, g->written));
   for (int n = 0; n < tri_comm_size(comm) * N_TAGS; n++) {
     const uint8_t *received = g->out + (size_t)n * SLOT_BYTES;
     const int peer = n / N_TAGS, tag = n % N_TAGS;
@@ -156,6 +158,19 @@ TEST(groups_open_at_once_keep_apart)
   run_turns(6);
 }
 
+// A group that is done leaves its place in the pool, though its stream may have much to do yet.
+TEST(a_pool_of_one_serves_two_streams)
+{
+  EXPECT_OK(tri_transport_reserve(transport, 1, 2 * N_SLOTS, SIDE_BYTES, SIDE_BYTES));
+  for (int i = 0; i < N_GROUPS; i++) {
+    start(&groups[i], i);
+    end(&groups[i], i % 2 == 1);
+  }
+  for (int i = 0; i < N_GROUPS; i++)
+    expect_received(&groups[i], i);
+  reserve();
+}
+
 TEST(steps_allocate_nothing)
 {
   const int64_t before = tri_memory_allocations();
@@ -189,6 +204,7 @@ TEST(a_split_communicator_has_its_own)
   run_turns(1);
   transport = whole;
   run_turns(1);
+  EXPECT_OK(tri_transport_finish(child));
   tri_transport_destroy(&child);
   tri_comm_destroy(&half);
 }
@@ -212,7 +228,7 @@ TEST(sums_are_there_or_refused)
   EXPECT_OK(tri_transport_all_reduce_sum_f32(transport, "sum", g->stream, data, N));
   EXPECT_OK(tri_stream_copy_to_host(g->stream, out, data, N * sizeof(float)));
   EXPECT_OK(tri_event_record(g->written, g->stream));
-  EXPECT_OK(tri_transport_synchronize(transport, "sum", g->written));
+  EXPECT_OK(tri_transport_synchronize(transport, g->written));
   for (int i = 0; i < N; i++)
     EXPECT(out[i] == (float)(3 * size * (size - 1) / 2 + size * i));
 }
@@ -253,12 +269,25 @@ static void run_transport(const char *name)
   if (test_rank() == 0) printf("== %s: %s\n", facts.name, facts.reason);
   reserve();
   TEST_RUN(groups_open_at_once_keep_apart);
+  TEST_RUN(a_pool_of_one_serves_two_streams);
   TEST_RUN(steps_allocate_nothing);
   TEST_RUN(groups_are_numbered_and_their_bytes_counted);
   TEST_RUN(a_split_communicator_has_its_own);
   TEST_RUN(sums_are_there_or_refused);
   TEST_RUN(wrong_groups_are_refused);
+  EXPECT_OK(tri_transport_finish(transport));
   tri_transport_destroy(&transport);
+}
+
+static void expect_choice(const char *name, const char *reason)
+{
+  tri_transport *automatic = NULL;
+  EXPECT_OK(tri_transport_create(world, device, "auto", NULL, &automatic));
+  if (automatic == NULL) return;
+  EXPECT(strncmp(automatic->facts.name, name, strlen(name)) == 0);
+  EXPECT(strstr(automatic->facts.reason, reason) != NULL);
+  EXPECT_OK(tri_transport_finish(automatic));
+  tri_transport_destroy(&automatic);
 }
 
 // What cannot work is an error, never another transport.
@@ -266,18 +295,26 @@ TEST(choices_are_kept)
 {
   tri_transport *none = NULL;
   tri_device_facts facts;
+  const bool alone = tri_comm_size(world) == 1;
   tri_device_get_facts(device, &facts);
   EXPECT_ERROR(TRI_ERR_ARGUMENT, "no transport is called 'pigeons'",
                tri_transport_create(world, device, "pigeons", NULL, &none));
   if (facts.host_memory) {
     EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "transport nccl",
                  tri_transport_create(world, device, "nccl", NULL, &none));
-    EXPECT_OK(tri_transport_create(world, device, "auto", NULL, &none));
-    EXPECT(none != NULL && strcmp(none->facts.name, "host") == 0);
-    tri_transport_destroy(&none);
+    expect_choice("host", alone ? "one rank" : "is host memory");
+    return;
+  }
+  EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "is not host memory",
+               tri_transport_create(world, device, "host", NULL, &none));
+  if (alone) {
+    expect_choice("staged", "one rank");
+  } else if (own_device) {
+    expect_choice("nccl", "a GPU of its own");
   } else {
-    EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "is not host memory",
-                 tri_transport_create(world, device, "host", NULL, &none));
+    EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "ranks 0 and 1 share GPU",
+                 tri_transport_create(world, device, "nccl", NULL, &none));
+    expect_choice("staged", "ranks 0 and 1 share GPU");
   }
   EXPECT(none == NULL);
 }
@@ -304,9 +341,13 @@ TEST(unequal_sizes_are_an_error)
 static bool open_all(const char *name)
 {
   const tri_device_options options = {.kernels = "reference", .n_threads = 1};
+  char own_name[32];
   EXPECT_OK(tri_comm_create_world(60, &world));
-  EXPECT_OK(tri_device_open(name, &options, &device));
-  if (world == NULL || device == NULL) return false;
+  if (world == NULL) return false;
+  own_device = strcmp(name, "cuda:rank") == 0;
+  snprintf(own_name, sizeof own_name, "cuda:%d", tri_comm_local_rank(world));
+  EXPECT_OK(tri_device_open(own_device ? own_name : name, &options, &device));
+  if (device == NULL) return false;
   EXPECT_OK(tri_stream_create(device, &streams[0]));
   EXPECT_OK(tri_stream_create(device, &streams[1]));
   EXPECT_OK(tri_stream_create(device, &writer));

@@ -53,7 +53,13 @@ EXTRA_DIST += \
   tests/cuda/doubles_kernel.h \
   tests/cuda/doubles_nccl_test.c \
   tests/cuda/doubles_test.c
-dist_check_SCRIPTS += tests/cuda/doubles.sh tests/cuda/doubles_nccl.sh tests/cuda/stream_races.sh tests/cuda/train.sh
+dist_check_SCRIPTS += \
+  tests/cuda/doubles.sh \
+  tests/cuda/doubles_nccl.sh \
+  tests/cuda/stream_races.sh \
+  tests/cuda/train.sh \
+  tests/cuda/train_ranks.sh \
+  tests/cuda/transport.sh
 
 # The product on the doubles: the same C objects, the kernels on the emulation, no library of NVIDIA's.
 if TRI_CUDA
@@ -101,6 +107,12 @@ tests_cuda_ldadd = libtrireme.a $(TRI_ISA_LIBS) tests/cuda/libdoubles.a -lfftw3 
 EXTRA_PROGRAMS += tests/cuda/trireme_on_doubles
 tests_cuda_trireme_on_doubles_SOURCES = $(trireme_SOURCES)
 tests_cuda_trireme_on_doubles_LDADD = $(tests_cuda_ldadd)
+# transport.sh runs these at several rank counts, on several schedules.
+EXTRA_PROGRAMS += tests/cuda/data_parallel_test tests/cuda/transport_test
+tests_cuda_data_parallel_test_SOURCES = tests/parallel/data_parallel_test.c
+tests_cuda_data_parallel_test_LDADD = $(tests_cuda_ldadd)
+tests_cuda_transport_test_SOURCES = tests/comm/transport_test.c
+tests_cuda_transport_test_LDADD = $(tests_cuda_ldadd)
 check_PROGRAMS += tests/cuda/backend_test tests/cuda/fft_test
 tests_cuda_fft_test_LDADD = $(tests_cuda_ldadd)
 tests_cuda_backend_test_SOURCES = tests/cuda/backend_test.c $(KERNEL_CASES)

@@ -1,6 +1,11 @@
 // ranks: 1 2 3 4
-// The gradient of a global batch is the same bits whatever the ranks, the overlap, the buckets and
-// the slots: compared with the definition, computed on every rank alone from invented gradients.
+// The gradient of a global batch is the same bits whatever the ranks, the transport, the overlap,
+// the buckets and the slots: compared with the definition, computed on every rank alone from
+// invented gradients.
+//
+// data_parallel_test [DEVICE TRANSPORT …]: "cpu host staged" by default; "cuda:rank" gives each
+// rank a device of its own. The host waits for the device only after all steps of a case, so that
+// on late streams a missing event shows.
 #include "trireme/parallel/data_parallel.h"
 
 #include <math.h>
@@ -10,6 +15,8 @@
 #include "trireme/base/random.h"
 
 enum { N_BLOCKS = 5, MOST_MICROBATCHES = 11 };
+// Steps differ in their gradients; those of the last are whole numbers, whose sum has no order.
+enum { N_STEPS = 3, WHOLE_STEP = 2 };
 
 // Block sizes that buckets and slices do not divide; a block may be much larger than a bucket.
 static const int64_t block_counts[N_BLOCKS] = {20000, 64, 4097, 960, 333};
@@ -21,6 +28,8 @@ static tri_comm *world;
 static tri_device *device;
 static tri_stream *stream;
 static tri_transport *transport;
+static float *gradients_of[N_STEPS][MOST_MICROBATCHES]; // device: flat_count each
+static float *results[N_STEPS];                         // pinned: flat_count each
 
 static void invent_model(void)
 {
@@ -40,6 +49,7 @@ static void invent_model(void)
 static float invented(int step, int m, int64_t element)
 {
   const uint64_t bits = tri_random_u64((uint64_t)(step * 1000 + m), (uint64_t)element);
+  if (step == WHOLE_STEP) return (float)((int)(bits % 2001) - 1000);
   return ldexpf((float)(int32_t)bits, (int)(bits >> 40) % 20 - 40);
 }
 
@@ -61,38 +71,24 @@ static float definition(int step, const tri_data_parallel_options *options, int 
 
 static void backward_of(tri_data_parallel *dp, int step, int m)
 {
+  const tri_kernels *kernels = tri_device_kernels(device);
   float *gradients = NULL;
   EXPECT_OK(tri_data_parallel_gradients(dp, m, &gradients));
   for (int block = N_BLOCKS - 1; block >= 0; block--) {
     const tri_parameter *p = &parameter_list[block];
-    for (int64_t i = p->offset; i < p->offset + p->count; i++)
-      gradients[i] += invented(step, m, i);
+    float *into = gradients + p->offset;
+    EXPECT_OK(kernels->add(stream, into, into, gradients_of[step][m] + p->offset, p->count));
     EXPECT_OK(tri_data_parallel_block_done(dp, m, block));
   }
 }
 
-static void run_step(tri_data_parallel *dp, const tri_data_parallel_options *options, int step)
+static void expect_sum_of_numbers(tri_data_parallel *dp, const tri_data_parallel_options *options,
+                                  int first, int end)
 {
-  int first, end, wrong = 0;
   double own[MOST_MICROBATCHES], sum = 0, wanted[MOST_MICROBATCHES];
-  tri_data_parallel_share(dp, &first, &end);
-  const int64_t before = tri_memory_allocations();
-  EXPECT_OK(tri_data_parallel_begin(dp));
-  for (int m = first; m < end; m++)
-    backward_of(dp, step, m);
-  const float *gradient = NULL;
-  EXPECT_OK(tri_data_parallel_wait(dp, &gradient));
   for (int m = first; m < end; m++)
     own[m - first] = sin(m + 1.0);
   EXPECT_OK(tri_data_parallel_sum(dp, "test", own, &sum));
-  EXPECT(tri_memory_allocations() == before);
-  for (int b = 0; b < N_BLOCKS; b++) {
-    const tri_parameter *p = &parameter_list[b];
-    for (int64_t i = p->offset; i < p->offset + p->count; i += 7) {
-      wrong += gradient[i] != definition(step, options, 0, options->n_leaves, i);
-    }
-  }
-  EXPECT(wrong == 0);
   for (int leaf = 0; leaf < options->n_leaves; leaf++) {
     wanted[leaf] = 0;
     for (int m = leaf * options->leaf_microbatches;
@@ -101,6 +97,49 @@ static void run_step(tri_data_parallel *dp, const tri_data_parallel_options *opt
     }
   }
   EXPECT(sum == tri_sum_tree_double(wanted, options->n_leaves));
+}
+
+// A step, and its gradient on the way to the host.
+static void run_step(tri_data_parallel *dp, const tri_data_parallel_options *options, int step)
+{
+  int first, end;
+  const size_t bytes = (size_t)flat_count * sizeof(float);
+  tri_data_parallel_share(dp, &first, &end);
+  const int64_t before = tri_memory_allocations();
+  EXPECT_OK(tri_data_parallel_begin(dp));
+  for (int m = first; m < end; m++)
+    backward_of(dp, step, m);
+  const float *gradient = NULL;
+  EXPECT_OK(tri_data_parallel_wait(dp, &gradient));
+  EXPECT_OK(tri_stream_copy_to_host(stream, results[step], gradient, bytes));
+  expect_sum_of_numbers(dp, options, first, end);
+  EXPECT(tri_memory_allocations() == before);
+}
+
+static void expect_definition(const tri_data_parallel_options *options, int step)
+{
+  int wrong = 0;
+  for (int b = 0; b < N_BLOCKS; b++) {
+    const tri_parameter *p = &parameter_list[b];
+    for (int64_t i = p->offset; i < p->offset + p->count; i += 7)
+      wrong += results[step][i] != definition(step, options, 0, options->n_leaves, i);
+  }
+  EXPECT(wrong == 0);
+}
+
+static void run_options(const tri_data_parallel_options *options)
+{
+  const int first_step = options->fast ? WHOLE_STEP : 0;
+  tri_data_parallel *dp = NULL;
+  EXPECT_OK(tri_data_parallel_create(transport, stream, &model, options, &dp));
+  if (dp == NULL) return;
+  for (int step = first_step; step < N_STEPS; step++)
+    run_step(dp, options, step);
+  EXPECT_OK(tri_data_parallel_synchronize(dp));
+  EXPECT_OK(tri_stream_synchronize(stream));
+  for (int step = first_step; step < N_STEPS; step++)
+    expect_definition(options, step);
+  tri_data_parallel_destroy(&dp);
 }
 
 static void run_case(int n_microbatches, int group, bool overlap, int64_t bucket_bytes,
@@ -112,12 +151,7 @@ static void run_case(int n_microbatches, int group, bool overlap, int64_t bucket
                                              .overlap = overlap,
                                              .bucket_bytes = bucket_bytes,
                                              .in_flight = in_flight};
-  tri_data_parallel *dp = NULL;
-  EXPECT_OK(tri_data_parallel_create(transport, stream, &model, &options, &dp));
-  if (dp == NULL) return;
-  for (int step = 0; step < 2; step++)
-    run_step(dp, &options, step);
-  tri_data_parallel_destroy(&dp);
+  run_options(&options);
 }
 
 // The counts include fewer leaves than ranks: some ranks have an empty share.
@@ -130,20 +164,6 @@ TEST(gradient_is_the_definition)
   }
 }
 
-// Through host memory, as devices with memory of their own need it.
-TEST(staged_transport_changes_nothing)
-{
-  tri_transport *const host = transport;
-  EXPECT_OK(tri_transport_create(world, device, "staged", NULL, &transport));
-  for (int in_flight = 1; in_flight <= 3; in_flight += 2) {
-    run_case(7, 1, true, 1 << 14, in_flight);
-    run_case(2, 1, false, 1, in_flight);
-    run_case(MOST_MICROBATCHES, 2, true, 1 << 20, in_flight);
-  }
-  tri_transport_destroy(&transport);
-  transport = host;
-}
-
 TEST(overlap_buckets_and_slots_change_nothing)
 {
   for (int in_flight = 1; in_flight <= 5; in_flight += 2) {
@@ -151,6 +171,27 @@ TEST(overlap_buckets_and_slots_change_nothing)
       run_case(7, 1, true, bucket_bytes, in_flight);
       run_case(7, 1, false, bucket_bytes, in_flight);
     }
+  }
+}
+
+// The library's sum, or an error that says what to take instead.
+TEST(fast_sums_are_right_or_refused)
+{
+  tri_transport_facts facts;
+  tri_data_parallel *dp = NULL;
+  tri_data_parallel_options options = {.leaf_microbatches = 1,
+                                       .overlap = true,
+                                       .bucket_bytes = 1 << 14,
+                                       .in_flight = 2,
+                                       .fast = true};
+  tri_transport_get_facts(transport, &facts);
+  for (int n = 1; n <= MOST_MICROBATCHES; n += 3) {
+    options.n_leaves = options.n_microbatches = n;
+    if (facts.sums || tri_comm_size(world) == 1)
+      run_options(&options);
+    else
+      EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "parallel.reduce: exact",
+                   tri_data_parallel_create(transport, stream, &model, &options, &dp));
   }
 }
 
@@ -162,29 +203,78 @@ TEST(bad_options_are_refused)
   EXPECT_ERROR(TRI_ERR_ARGUMENT, "do not make a batch",
                tri_data_parallel_create(transport, stream, &model, &options, &dp));
   EXPECT(dp == NULL);
-  options = (tri_data_parallel_options){
-      .n_leaves = 1, .leaf_microbatches = 1, .n_microbatches = 1, .in_flight = 1, .fast = true};
-  if (tri_comm_size(world) == 1) return;
-  EXPECT_ERROR(TRI_ERR_UNSUPPORTED, "parallel.reduce: exact",
-               tri_data_parallel_create(transport, stream, &model, &options, &dp));
 }
 
-int main(void)
+static void run_transport(const char *name)
 {
-  invent_model();
-  const tri_device_options options = {.kernels = "reference", .n_threads = 1};
-  if (tri_comm_create_world(60, &world) != TRI_OK ||
-      tri_device_open("cpu", &options, &device) != TRI_OK ||
-      tri_stream_create(device, &stream) != TRI_OK ||
-      tri_transport_create(world, device, "auto", NULL, &transport) != TRI_OK) {
-    printf("not ok start: %s\n", tri_error_message());
-    return 1;
+  test_name = name;
+  EXPECT_OK(tri_transport_create(world, device, name, NULL, &transport));
+  if (transport == NULL) {
+    test_failures++;
+    return;
   }
+  if (test_rank() == 0) printf("== %s\n", name);
   TEST_RUN(gradient_is_the_definition);
-  TEST_RUN(staged_transport_changes_nothing);
   TEST_RUN(overlap_buckets_and_slots_change_nothing);
+  TEST_RUN(fast_sums_are_right_or_refused);
   TEST_RUN(bad_options_are_refused);
+  EXPECT_OK(tri_transport_finish(transport));
   tri_transport_destroy(&transport);
+}
+
+// All gradients that there will be, on the device.
+static void invent_gradients(void)
+{
+  const size_t bytes = (size_t)flat_count * sizeof(float);
+  float *host = NULL;
+  EXPECT_OK(tri_device_alloc_host(device, bytes, (void **)&host));
+  for (int step = 0; step < N_STEPS; step++) {
+    EXPECT_OK(tri_device_alloc_host(device, bytes, (void **)&results[step]));
+    for (int m = 0; m < MOST_MICROBATCHES; m++) {
+      EXPECT_OK(tri_device_alloc(device, bytes, (void **)&gradients_of[step][m]));
+      for (int64_t i = 0; i < flat_count; i++)
+        host[i] = invented(step, m, i);
+      EXPECT_OK(tri_stream_copy_to_device(stream, gradients_of[step][m], host, bytes));
+      EXPECT_OK(tri_stream_synchronize(stream));
+    }
+  }
+  tri_device_free_host(device, (void **)&host);
+}
+
+static void forget_gradients(void)
+{
+  for (int step = 0; step < N_STEPS; step++) {
+    tri_device_free_host(device, (void **)&results[step]);
+    for (int m = 0; m < MOST_MICROBATCHES; m++)
+      tri_device_free(device, (void **)&gradients_of[step][m]);
+  }
+}
+
+static bool open_all(const char *name)
+{
+  const tri_device_options options = {.kernels = "reference", .n_threads = 1};
+  char own_name[32];
+  test_name = "start";
+  EXPECT_OK(tri_comm_create_world(60, &world));
+  if (world == NULL) return false;
+  snprintf(own_name, sizeof own_name, "cuda:%d", tri_comm_local_rank(world));
+  EXPECT_OK(tri_device_open(strcmp(name, "cuda:rank") == 0 ? own_name : name, &options, &device));
+  if (device == NULL) return false;
+  EXPECT_OK(tri_stream_create(device, &stream));
+  return stream != NULL;
+}
+
+int main(int argc, char **argv)
+{
+  const char *const usual[] = {"cpu", "host", "staged"};
+  const char *const *names = argc > 1 ? (const char *const *)argv + 1 : usual;
+  const int n_names = argc > 1 ? argc - 1 : 3;
+  invent_model();
+  if (!open_all(names[0])) return 1;
+  invent_gradients();
+  for (int i = 1; i < n_names; i++)
+    run_transport(names[i]);
+  forget_gradients();
   tri_stream_destroy(&stream);
   tri_device_close(&device);
   tri_comm_destroy(&world);

@@ -36,9 +36,12 @@ typedef struct tri_transport_facts {
 TRI_MUST_CHECK tri_status tri_transport_create(tri_comm *comm, tri_device *device,
                                                const char *choice, tri_transport *parent,
                                                tri_transport **out);
-// Collective on comm. NULL-safe. Nothing that was started may be unfinished, unless the
-// communicator is broken: then what is under way is aborted, and a rank that cannot abort within a
-// few seconds ends the process with the exit code of TRI_ERR_COMM.
+// The orderly end: nothing that was started is unfinished, and nothing is started after it.
+// Collective on comm, errors are local.
+TRI_MUST_CHECK tri_status tri_transport_finish(tri_transport *transport);
+// Local, NULL-safe. Without an orderly end, as after an error, what is under way is aborted; a rank
+// that cannot abort within a few seconds ends the process with the exit code of TRI_ERR_COMM.
+// Streams have passed the copies of groups that are done.
 void tri_transport_destroy(tri_transport **transport);
 
 tri_comm *tri_transport_comm(const tri_transport *transport);
@@ -84,5 +87,4 @@ TRI_MUST_CHECK tri_status tri_transport_poll(tri_transport *transport);
 
 // The host waits for `event`, which marks work that may wait for other ranks: within the limit, and
 // polling. A stream's own synchronization would wait for ever for a rank that is gone. Local.
-TRI_MUST_CHECK tri_status tri_transport_synchronize(tri_transport *transport, const char *what,
-                                                    tri_event *event);
+TRI_MUST_CHECK tri_status tri_transport_synchronize(tri_transport *transport, tri_event *event);
