@@ -118,10 +118,16 @@ static tri_status wait_until_done(tri_nccl_transport *t, ncclComm_t nccl, tri_ev
   return TRI_OK;
 }
 
+// A call on a communicator that does not block went well so far.
+static bool is_well(ncclResult_t code)
+{
+  return code == ncclSuccess || code == ncclInProgress;
+}
+
 // After a call: it is done, under way, or failed.
 static tri_status settle(tri_nccl_transport *t, ncclResult_t code, const char *call)
 {
-  if (code != ncclSuccess && code != ncclInProgress) return blame(t, code, call);
+  if (!is_well(code)) return blame(t, code, call);
   TRI_CALL(wait_until_done(t, t->nccl, NULL));
   return TRI_OK;
 }
@@ -214,7 +220,7 @@ static tri_status create_from_parent(tri_nccl_transport *t, tri_nccl_transport *
     if (comm->job_ranks[r] < color) color = comm->job_ranks[r];
   const double start = tri_clock_seconds();
   const ncclResult_t code = ncclCommSplit(parent->nccl, color, comm->rank, &t->nccl, config);
-  if (code != ncclSuccess && code != ncclInProgress) return blame(t, code, "ncclCommSplit");
+  if (!is_well(code)) return blame(t, code, "ncclCommSplit");
   TRI_CALL(wait_until_done(t, parent->nccl, NULL));
   TRI_CHECK(t->nccl != NULL, TRI_ERR_COMM, "NCCL: ncclCommSplit made no communicator for \"%s\"",
             comm->name);
@@ -275,16 +281,16 @@ static ncclResult_t queue_messages(const tri_nccl_transport *t, cudaStream_t str
 {
   ncclResult_t code = ncclGroupStart();
   if (code != ncclSuccess) return code;
-  for (int i = 0; i < n_receives && code == ncclSuccess; i++)
+  for (int i = 0; i < n_receives && is_well(code); i++)
     if (receives[i].size_bytes > 0)
       code = ncclRecv(receives[i].data, receives[i].size_bytes, ncclInt8, receives[i].peer, t->nccl,
                       stream);
-  for (int i = 0; i < n_sends && code == ncclSuccess; i++)
+  for (int i = 0; i < n_sends && is_well(code); i++)
     if (sends[i].size_bytes > 0)
       code = ncclSend(sends[i].data, sends[i].size_bytes, ncclInt8, sends[i].peer, t->nccl, stream);
   // A group that was begun is ended, also after an error in it.
   const ncclResult_t end = ncclGroupEnd();
-  return code == ncclSuccess || code == ncclInProgress ? end : code;
+  return is_well(code) ? end : code;
 }
 
 static tri_status start_messages(tri_nccl_transport *t, tri_stream *stream,

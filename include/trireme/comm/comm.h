@@ -6,9 +6,10 @@
 // missing ranks). After an error of this module the communicator is broken: the status travels to
 // main, which aborts the job.
 //
-// Buffers are host pointers; a device's buffers go through its own transport later. Data are bytes:
-// this floor knows no shapes, and nothing here adds numbers, so that the order of sums is decided
-// above. Calls of one communicator come from one thread. Ranks in messages are ranks of the job.
+// Buffers are host pointers; a device's buffers go through a transport (transport.h). Data are
+// bytes: this floor knows no shapes, and nothing here adds numbers, so that the order of sums is
+// decided above. Calls of one communicator come from one thread. Ranks in messages are ranks of the
+// job.
 #pragma once
 
 #include <stdbool.h>
