@@ -1,9 +1,10 @@
-// Twin of src/device/cpu/attention.c: kernels without tensor cores.
+// Twin of src/device/cpu/attention.c: kernels without tensor cores, and the choice.
 //
-// All products and sums are in f32. A block takes a tile of rows of one head (queries, or keys in
-// the gradient of keys), R rows a warp; the other side passes by in tiles of 32 rows, one row a
-// lane, 32 channels at a time. Nothing of size (T, T) is stored and every sum is one thread's, in a
-// fixed order.
+// Here: f32, heads that the tensor-core kernels (attention_mma.cu) do not take, and devices that
+// have none for bf16. All products and sums are in f32. A block takes a tile of rows of one head
+// (queries, or keys in the gradient of keys), R rows a warp; the other side passes by in tiles of
+// 32 rows, one row a lane, 32 channels at a time. Nothing of size (T, T) is stored and every sum is
+// one thread's, in a fixed order.
 //
 // Floor of a call, causal half counted: 2 B H T^2 D flops forward, 5 B H T^2 D backward; queries
 // and keys get their gradients in two kernels that both make the probabilities again, hence 7 B H
@@ -403,9 +404,9 @@ template <class Body> static void with_width(int64_t D, Body body)
   }
 }
 
-static dim3 blocks_of(int64_t n_heads, int64_t T, int64_t rows)
+static bool takes_mma(const tri_launch *launch, int64_t T, int64_t D)
 {
-  return dim3((unsigned)(n_heads * ceil_div(T, rows)));
+  return launch->compute_capability >= 80 && D <= MMA_MAX_HEAD && D % 8 == 0 && T <= MMA_MAX_ROWS;
 }
 
 template <class T>
@@ -414,7 +415,7 @@ static cudaError_t launch_forward(const tri_launch *launch, T *out, float *lse, 
 {
   with_width(n.D, [=](auto w) {
     constexpr int N = w.value, R = rows_of(N);
-    TRI_LAUNCH((attention_forward<T, N, R>), blocks_of(B * n.H, n.T, PLAIN_WARPS * R),
+    TRI_LAUNCH((attention_forward<T, N, R>), tile_blocks(B, n, PLAIN_WARPS * R),
                dim3(PLAIN_THREADS), 0, launch->stream, out, lse, qkv, n, score_scale(n.D), mask);
   });
   return cudaGetLastError();
@@ -429,6 +430,9 @@ extern "C" cudaError_t tri_launch_attention_forward(const tri_launch *launch, vo
   if (D > TRI_CUDA_ATTENTION_MAX_HEAD) return cudaErrorInvalidValue;
   const attention_sizes n{T, H, D};
   const dropout_mask mask = dropout_mask_of(dropout);
+  if (dtype == TRI_DTYPE_BF16 && takes_mma(launch, T, D) && are_aligned(out, qkv))
+    return launch_attention_mma_forward(launch, (tri_bf16 *)out, lse, (const tri_bf16 *)qkv, B, n,
+                                        score_scale(D), mask);
   if (dtype == TRI_DTYPE_BF16)
     return launch_forward(launch, (tri_bf16 *)out, lse, (const tri_bf16 *)qkv, B, n, mask);
   return launch_forward(launch, (float *)out, lse, (const float *)qkv, B, n, mask);
@@ -457,7 +461,7 @@ static cudaError_t launch_backward(const tri_launch *launch, T *dqkv, const floa
 {
   with_width(n.D, [=](auto w) {
     constexpr int N = w.value, R = rows_of(N);
-    const dim3 grid = blocks_of(B * n.H, n.T, PLAIN_WARPS * R), block(PLAIN_THREADS);
+    const dim3 grid = tile_blocks(B, n, PLAIN_WARPS * R), block(PLAIN_THREADS);
     const float scale = score_scale(n.D);
     TRI_LAUNCH((attention_backward_queries<T, N, R>), grid, block, 0, launch->stream, dqkv, delta,
                dout, qkv, lse, n, scale, mask);
@@ -480,6 +484,9 @@ extern "C" cudaError_t tri_launch_attention_backward(const tri_launch *launch, v
   const dropout_mask mask = dropout_mask_of(dropout);
   if (dtype == TRI_DTYPE_BF16) {
     launch_delta(launch, delta, (const tri_bf16 *)dout, (const tri_bf16 *)out, B, n);
+    if (takes_mma(launch, T, D) && are_aligned(dqkv, dout, qkv))
+      return launch_attention_mma_backward(launch, (tri_bf16 *)dqkv, delta, (const tri_bf16 *)dout,
+                                           (const tri_bf16 *)qkv, lse, B, n, score_scale(D), mask);
     return launch_backward(launch, (tri_bf16 *)dqkv, delta, (const tri_bf16 *)dout,
                            (const tri_bf16 *)qkv, lse, B, n, mask);
   }

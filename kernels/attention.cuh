@@ -62,3 +62,23 @@ __device__ __forceinline__ head_tile tile_of_block(const attention_sizes &n)
   const int64_t head = blockIdx.x / n_tiles, tile = blockIdx.x % n_tiles;
   return head_tile{head / n.H, head % n.H, (DESCENDING ? n_tiles - 1 - tile : tile) * ROWS};
 }
+
+static inline dim3 tile_blocks(int64_t B, const attention_sizes &n, int64_t rows)
+{
+  return dim3((unsigned)(B * n.H * ceil_div(n.T, rows)));
+}
+
+// The tensor-core kernels (attention_mma.cu, attention_mma_backward.cu) take bf16 on compute
+// capability 8.0 and later, D a multiple of 8 and at most MMA_MAX_HEAD, T at most MMA_MAX_ROWS,
+// whose numbers they keep in an int, and arrays aligned to 16 bytes.
+enum { MMA_MAX_HEAD = 128, MMA_MAX_ROWS = 1 << 30 };
+
+cudaError_t launch_attention_mma_forward(const tri_launch *launch, tri_bf16 *out, float *lse,
+                                         const tri_bf16 *qkv, int64_t B, const attention_sizes &n,
+                                         float scale, const dropout_mask &mask);
+// delta is there already.
+cudaError_t launch_attention_mma_backward(const tri_launch *launch, tri_bf16 *dqkv,
+                                          const float *delta, const tri_bf16 *dout,
+                                          const tri_bf16 *qkv, const float *lse, int64_t B,
+                                          const attention_sizes &n, float scale,
+                                          const dropout_mask &mask);

@@ -1,7 +1,8 @@
 // What launchers share: sizes of grids, alignment of pointers. Host code.
 //
 // The cut of the work depends on sizes alone, never on the device, so that results have the same
-// bits on every one. Every kernel loops over its grid: the limits bound no size.
+// bits on every one (but for attention in bf16: launchers.h). Every kernel loops over its grid: the
+// limits bound no size.
 #pragma once
 
 #include <cstdint>

@@ -92,6 +92,10 @@ cudaError_t tri_launch_product_backward_weight(const tri_launch *launch, float *
                                                int64_t IC, int64_t OC, tri_dtype dtype);
 
 // --- attention.cu
+// Forward and backward in bf16 use tensor cores where compute_capability >= 80, D is a multiple of
+// 8 up to 128, T <= 2^30, and all arrays lie at multiples of 16 bytes. The probabilities and their
+// slopes are then rounded to bf16 before they are multiplied; everywhere else, and in decode, all
+// products are in f32. The choice depends on nothing else: a repeat has the same bits.
 // The widest head (D) that they take: wider ones are cudaErrorInvalidValue.
 enum { TRI_CUDA_ATTENTION_MAX_HEAD = 512 };
 cudaError_t tri_launch_attention_forward(const tri_launch *launch, void *out, float *lse,

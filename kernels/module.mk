@@ -1,6 +1,7 @@
 # The CUDA kernels: by nvcc into the product, and by the host's compiler on the emulation of tests/cuda.
 tri_kernel_headers = \
   kernels/attention.cuh \
+  kernels/attention_mma.cuh \
   kernels/columns.cuh \
   kernels/dropout.cuh \
   kernels/element.cuh \
@@ -12,6 +13,8 @@ tri_kernel_headers = \
 tri_kernel_sources = \
   kernels/adamw.cu \
   kernels/attention.cu \
+  kernels/attention_mma.cu \
+  kernels/attention_mma_backward.cu \
   kernels/cross_entropy.cu \
   kernels/elementwise.cu \
   kernels/embedding.cu \

@@ -18,6 +18,7 @@
 // cp_async16, _commit, _wait<N>  16 bytes from global to shared memory in the background; the wait
 //                                returns when at most the N last groups of this thread are still
 //                                out
+// exp2_fast                      2^x in one instruction, to 2 ulp; results below 2^-126 are 0
 // Tensor-core and cp.async functions need compute capability 8.0; below it they trap.
 #pragma once
 
@@ -116,6 +117,13 @@ __device__ __forceinline__ void cp_async_commit()
 template <int N> __device__ __forceinline__ void cp_async_wait()
 {
   TRI_PTX_SM80("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+__device__ __forceinline__ float exp2_fast(float x)
+{
+  float result;
+  asm("ex2.approx.ftz.f32 %0,%1;" : "=f"(result) : "f"(x));
+  return result;
 }
 
 #else

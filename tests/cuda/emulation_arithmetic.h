@@ -129,6 +129,7 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 // --- floating point
 
 inline float __expf(float x) { return expf(x); }
+inline float exp2_fast(float x) { return x < -126.0f ? 0.0f : exp2f(x); }
 inline float __logf(float x) { return logf(x); }
 inline float __log2f(float x) { return log2f(x); }
 inline float __sinf(float x) { return sinf(x); }

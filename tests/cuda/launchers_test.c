@@ -1,16 +1,15 @@
 // The launchers of kernels/ on the emulated device, without the backend in front of them: every
 // kernel against the CPU reference, and the same bits whatever the order in which threads and
-// blocks run. Built and run by launchers.sh.
+// blocks run; attention also as a device without bf16 tensor cores runs it. Built and run by
+// launchers.sh.
 //
 // The arrays are those of the CPU device. The linear layers are put together as the backend does
 // where cuBLASLt takes nothing.
+#include "cuda/launchers_direct.h"
 #include "device/cpu/reference.h"
 #include "device/kernel_cases.h"
 #include "kernels/launchers.h"
 #include "test.h"
-
-// Of tests/cuda/emulation.h, which is C++.
-void emu_set_order(int order, uint64_t seed);
 
 static tri_launch launch = {.compute_capability = 90};
 static tri_device *device;
@@ -182,13 +181,36 @@ static tri_status all_cases(const kernel_comparison *comparison)
   return TRI_OK;
 }
 
-TEST(agrees_with_the_reference)
+static kernel_comparison with_the_reference(void)
 {
   order = 0;
-  const kernel_comparison comparison = {
+  return (kernel_comparison){
       .sides = {{"reference", tri_device_kernels(device), device, ascending, 0},
                 {"emulated", &EMULATED, device, reordered, 0}}};
+}
+
+TEST(agrees_with_the_reference)
+{
+  const kernel_comparison comparison = with_the_reference();
   EXPECT_OK(all_cases(&comparison));
+  EXPECT(tensor_core_use_so_far().products > 0);
+}
+
+// The last devices that have no tensor cores for bf16.
+TEST(attention_without_tensor_cores_agrees_too)
+{
+  const kernel_comparison comparison = with_the_reference();
+  const uint64_t products = tensor_core_use_so_far().products;
+  launch.compute_capability = 75;
+  EXPECT_OK(kernel_cases_attention(&comparison));
+  launch.compute_capability = 90;
+  EXPECT(tensor_core_use_so_far().products == products);
+}
+
+// Last: of all that ran before.
+TEST(ldmatrix_meets_no_bank_conflicts)
+{
+  EXPECT(tensor_core_use_so_far().bank_conflicts == 0);
 }
 
 static void compare_orders(int with_order, uint64_t with_seed)
@@ -224,10 +246,12 @@ int main(int argc, char **argv)
     return 1;
   }
   TEST_RUN(agrees_with_the_reference);
+  TEST_RUN(attention_without_tensor_cores_agrees_too);
   if (argc < 2 || strcmp(argv[1], "one") != 0) {
     TEST_RUN(descending_order_gives_the_same_bits);
     TEST_RUN(warp_priorities_give_the_same_bits);
   }
+  TEST_RUN(ldmatrix_meets_no_bank_conflicts);
   printf("%d launches\n", n_launches);
   tri_stream_destroy(&reordered);
   tri_stream_destroy(&ascending);

@@ -18,6 +18,7 @@ EXTRA_DIST += \
 # The kernels on it, behind their launchers; what nvcc makes of them.
 EXTRA_DIST += \
   tests/cuda/launchers_direct.cpp \
+  tests/cuda/launchers_direct.h \
   tests/cuda/launchers_test.c \
   tests/cuda/sass_count.c
 dist_check_SCRIPTS += \

@@ -236,10 +236,11 @@ static tri_status case_attention(const kernel_comparison *comparison, attention_
 tri_status kernel_cases_attention(const kernel_comparison *comparison)
 {
   static const attention_shape shapes[] = {
-      {0, 4, 2, 8, 1},    {2, 0, 2, 8, 1},    {2, 4, 0, 8, 1},     {2, 4, 2, 0, 1},
-      {1, 1, 1, 1, 1},    {1, 31, 1, 8, 1},   {1, 32, 2, 32, 1},   {2, 33, 3, 16, 1},
-      {1, 33, 2, 31, 1},  {1, 65, 1, 130, 1}, {2, 20, 2, 64, 6},   {1, 257, 1, 64, 1},
-      {1, 1000, 1, 8, 1}, {2, 68, 2, 80, 1},  {1, 130, 1, 128, 1}, {1, 35, 1, 512, 1}};
+      {0, 4, 2, 8, 1},    {2, 0, 2, 8, 1},    {2, 4, 0, 8, 1},    {2, 4, 2, 0, 1},
+      {1, 1, 1, 1, 1},    {1, 31, 1, 8, 1},   {1, 32, 2, 32, 1},  {2, 33, 3, 16, 1},
+      {1, 33, 2, 31, 1},  {1, 65, 1, 130, 1}, {2, 20, 2, 64, 6},  {1, 257, 1, 64, 1},
+      {1, 1000, 1, 8, 1}, {2, 68, 2, 80, 1},  {1, 150, 1, 48, 6}, {1, 130, 1, 128, 1},
+      {1, 35, 1, 512, 1}, {1, 9, 4, 64, 30}};
   for (size_t s = 0; s < COUNT(shapes); s++)
     for (size_t t = 0; t < COUNT(KERNEL_DTYPES); t++)
       for (size_t p = 0; p < COUNT(KERNEL_DROPOUTS); p++) {
