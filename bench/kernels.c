@@ -208,6 +208,8 @@ static double peak(tri_cpu_isa isa)
 #ifdef TRI_HAVE_X86
   if (isa == TRI_CPU_AVX2) chain = vector_chain_avx2;
   if (isa >= TRI_CPU_AVX512) chain = vector_chain_avx512;
+#else
+  (void)isa;
 #endif
   double best = 0.0;
   for (int i = 0; i < RUNS; i++) {

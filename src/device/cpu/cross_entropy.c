@@ -9,8 +9,11 @@
 static double log_sum_exp(const void *logits, int64_t n, int64_t V, int64_t Vp, tri_dtype dtype)
 {
   double largest = -INFINITY;
-  for (int64_t v = 0; v < V; v++)
-    largest = fmax(largest, tri_cpu_load(logits, dtype, n * Vp + v));
+  for (int64_t v = 0; v < V; v++) {
+    // Not fmax: gcc 12 for aarch64 has an internal error where it makes a vector loop of that.
+    const double value = tri_cpu_load(logits, dtype, n * Vp + v);
+    if (value > largest) largest = value;
+  }
   double sum = 0.0;
   for (int64_t v = 0; v < V; v++)
     sum += exp(tri_cpu_load(logits, dtype, n * Vp + v) - largest);
