@@ -47,6 +47,7 @@ EXTRA_DIST += \
   tests/cuda/doubles.h \
   tests/cuda/backend_test.c \
   tests/cuda/fft_test.c \
+  tests/cuda/stream_races_build.sh \
   tests/cuda/stream_races_test.c \
   tests/cuda/two_parts.xml \
   tests/cuda/doubles_build.sh \
@@ -57,6 +58,7 @@ EXTRA_DIST += \
 dist_check_SCRIPTS += \
   tests/cuda/doubles.sh \
   tests/cuda/doubles_nccl.sh \
+  tests/cuda/exchange_races.sh \
   tests/cuda/stream_races.sh \
   tests/cuda/train.sh \
   tests/cuda/train_ranks.sh \
