@@ -4,4 +4,8 @@ libtrireme_a_SOURCES += \
   src/parallel/buckets.c \
   src/parallel/buckets.h \
   src/parallel/data_parallel.c \
+  src/parallel/pipeline_schedule.c \
+  src/parallel/pipeline_schedule_check.c \
+  src/parallel/pipeline_schedule_private.h \
+  src/parallel/pipeline_schedule_simulate.c \
   src/parallel/sum_tree.c

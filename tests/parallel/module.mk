@@ -1,3 +1,4 @@
 check_PROGRAMS += \
   tests/parallel/data_parallel_test \
+  tests/parallel/pipeline_schedule_test \
   tests/parallel/sum_tree_test
