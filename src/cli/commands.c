@@ -52,10 +52,23 @@ static const tri_cli_command commands[] = {
      "    sizes and digests of all files. Exit code 5 when it is damaged. Under mpirun\n"
      "    the ranks share the files.\n",
      tri_cli_checkpoint},
-    {"info", "", "print libraries, device, ranks and their binding",
+    {"info", "[schedule KIND --stages P --microbatches M]",
+     "print libraries, device, ranks and their binding, or a pipeline schedule",
      "Prints version and libraries, then what each rank has: host, processing units,\n"
      "threads, and the device with its kernels and memory. Under mpirun, for all\n"
-     "ranks of the job.\n",
+     "ranks of the job.\n\n"
+     "info schedule KIND --stages P --microbatches M\n"
+     "    Checks the table of a pipeline schedule, gpipe, 1f1b, interleaved or zb-h1,\n"
+     "    and draws its timetable, with its bubble and the activations that each stage\n"
+     "    keeps.\n"
+     "  -p, --stages P             stages of the pipeline\n"
+     "  -m, --microbatches M       micro-batches of a step\n"
+     "  -v, --virtual V            chunks of a stage, at least 2 for interleaved (1)\n"
+     "      --forward F            seconds that a chunk's forward takes (1)\n"
+     "      --backward-input I     the half of backward for the chunk's input (1)\n"
+     "      --backward-weight W    the half of backward for its parameters (1)\n"
+     "      --transfer T           from one stage to the next (0)\n"
+     "      --svg FILE             draws it as a picture too\n",
      tri_cli_info},
     {"report", "RUN", "draw the curves of a run",
      "Draws RUN/loss.svg and RUN/report.html, one self-contained page with loss,\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/schedule.h"
 #include "trireme/base/memory.h"
 #include "trireme/device/device.h"
 
@@ -106,8 +107,13 @@ tri_status tri_cli_info(int argc, char **argv)
 {
   int n_words = 0;
   tri_runtime *runtime = NULL;
+  if (argc > 1 && strcmp(argv[1], "schedule") == 0) {
+    argv[1] = argv[0]; // whose help explains the options
+    return tri_cli_schedule(argc - 1, argv + 1);
+  }
   TRI_CALL(tri_cli_parse(NULL, 0, argc, argv, &n_words));
-  TRI_CHECK(n_words == 0, TRI_ERR_USAGE, "info takes no arguments, found %s", argv[0]);
+  TRI_CHECK(n_words == 0, TRI_ERR_USAGE, "info takes no arguments but schedule KIND, found %s",
+            argv[0]);
   tri_status status = tri_runtime_start(limit_seconds, &runtime);
   if (status == TRI_OK) status = gather_and_print(runtime);
   return tri_cli_finish(&runtime, status);

@@ -11,5 +11,8 @@ trireme_SOURCES = \
   src/cli/options.c \
   src/cli/report.c \
   src/cli/run.c \
+  src/cli/schedule.c \
+  src/cli/schedule.h \
+  src/cli/schedule_picture.c \
   src/cli/trained.c \
   src/cli/trained.h

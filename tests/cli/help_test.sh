@@ -64,7 +64,7 @@ expect unknown_help 2 "unknown command jbo" help jbo
 expect too_many_words 2 "help wants one command" help run info
 expect no_job_file 2 "run wants a job file" run
 expect two_job_files 2 "found b.yaml" run a.yaml b.yaml
-expect info_takes_nothing 2 "info takes no arguments, found x" info x
+expect info_takes_nothing 2 "info takes no arguments but schedule KIND, found x" info x
 expect report_wants_a_run 2 "report takes one run folder" report
 
 # Ranks that would all say the same say it once.
