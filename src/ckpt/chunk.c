@@ -37,14 +37,15 @@ int64_t tri_chunk_elements(const tri_shape *shape, int64_t chunk)
   return left < TRI_CHUNK_ELEMENTS ? left : TRI_CHUNK_ELEMENTS;
 }
 
-int tri_chunk_boxes(const tri_shape *shape, int64_t chunk, tri_box out[TRI_FLAT_BOXES])
+int tri_chunk_boxes(const tri_shape *shape, int64_t chunk, tri_box out[TRI_RANGE_BOXES])
 {
-  return tri_flat_boxes(shape, chunk * TRI_CHUNK_ELEMENTS, tri_chunk_elements(shape, chunk), out);
+  const tri_box all = tri_box_all(shape);
+  return tri_box_cut_range(&all, chunk * TRI_CHUNK_ELEMENTS, tri_chunk_elements(shape, chunk), out);
 }
 
 int64_t tri_chunk_common(const tri_shape *shape, int64_t chunk, const tri_box *box)
 {
-  tri_box boxes[TRI_FLAT_BOXES], common;
+  tri_box boxes[TRI_RANGE_BOXES], common;
   const int n = tri_chunk_boxes(shape, chunk, boxes);
   int64_t elements = 0;
   for (int i = 0; i < n; i++)
@@ -54,11 +55,7 @@ int64_t tri_chunk_common(const tri_shape *shape, int64_t chunk, const tri_box *b
 
 void tri_chunk_range(const tri_shape *shape, const tri_box *box, int64_t *first, int64_t *last)
 {
-  int64_t low = 0, high = 0;
-  for (int a = 0; a < shape->n_axes; a++) {
-    low = low * shape->extent[a] + box->start[a];
-    high = high * shape->extent[a] + box->start[a] + box->count[a] - 1;
-  }
-  *first = low / TRI_CHUNK_ELEMENTS;
-  *last = high / TRI_CHUNK_ELEMENTS;
+  tri_ckpt_span(shape, box, first, last);
+  *first /= TRI_CHUNK_ELEMENTS;
+  *last /= TRI_CHUNK_ELEMENTS;
 }

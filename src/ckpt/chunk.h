@@ -9,7 +9,8 @@
 #include "trireme/base/status.h"
 #include "trireme/ckpt/ckpt.h"
 
-// The digest of one chunk, as it travels to root. chunk -1: tells only that the array exists.
+// The digest of one chunk, as it travels to root. chunk -1: tells only that the array exists, which
+// is all there is to tell of one without elements.
 typedef struct tri_chunk {
   char name[96];
   int32_t dtype;
@@ -28,7 +29,7 @@ TRI_MUST_CHECK tri_status tri_chunk_list_add(tri_chunk_list *list, const tri_ckp
                                              int64_t chunk, const tri_digest *digest);
 
 // The elements of a chunk as boxes in the order of the index; returns how many.
-int tri_chunk_boxes(const tri_shape *shape, int64_t chunk, tri_box out[TRI_FLAT_BOXES]);
+int tri_chunk_boxes(const tri_shape *shape, int64_t chunk, tri_box out[TRI_RANGE_BOXES]);
 
 // Elements of a chunk (the last one of an array is shorter).
 int64_t tri_chunk_elements(const tri_shape *shape, int64_t chunk);

@@ -7,6 +7,7 @@
 #include "ckpt/agree.h"
 #include "ckpt/manifest.h"
 #include "ckpt/pieces.h"
+#include "ckpt/read_plan.h"
 #include "ckpt/shard.h"
 #include "trireme/base/digest.h"
 #include "trireme/base/file.h"
@@ -122,79 +123,28 @@ tri_ckpt_facts tri_ckpt_read_facts(const tri_ckpt *ckpt)
 
 // --- load
 
-// A piece of a file that holds something of an array of this rank.
-typedef struct task {
-  int file;
-  int array; // of the state
-  int64_t piece;
-} task;
-
-static tri_status match(const tri_ckpt *ckpt, const tri_ckpt_array *array,
-                        const tri_manifest_array **out)
+static tri_status plan(const tri_ckpt *ckpt, const tri_ckpt_state *state, tri_read **reads,
+                       int64_t *n_reads)
 {
-  const tri_manifest_array *stored = tri_manifest_find(&ckpt->manifest, array->name);
-  TRI_CHECK(stored != NULL, TRI_ERR_CONFIG, "%s: holds no array %s: it is of another model",
-            ckpt->path, array->name);
-  TRI_CHECK(stored->dtype == array->dtype, TRI_ERR_CONFIG, "%s: array %s is %s there, %s here",
-            ckpt->path, array->name, tri_dtype_name(stored->dtype), tri_dtype_name(array->dtype));
-  if (tri_shape_equal(&stored->shape, &array->shape)) {
-    *out = stored;
-    return TRI_OK;
-  }
-  char there[128], here[128];
-  tri_ckpt_numbers_text(stored->shape.n_axes, stored->shape.extent, there, sizeof there);
-  tri_ckpt_numbers_text(array->shape.n_axes, array->shape.extent, here, sizeof here);
-  return TRI_ERROR(TRI_ERR_CONFIG, "%s: array %s has shape %s there, %s here", ckpt->path,
-                   array->name, there, here);
-}
-
-static int by_file(const void *a, const void *b)
-{
-  const task *p = a, *q = b;
-  if (p->file != q->file) return p->file < q->file ? -1 : 1;
-  return p->array < q->array ? -1 : p->array > q->array ? 1 : 0;
-}
-
-// What to read, file by file, so that every file is opened once.
-static tri_status plan(const tri_ckpt *ckpt, const tri_ckpt_state *state, task **tasks,
-                       int64_t *n_tasks)
-{
-  const tri_manifest_array *stored;
-  int64_t most = 0;
   TRI_CALL(tri_ckpt_check_state(state));
-  for (int i = 0; i < state->n_arrays; i++) {
-    TRI_CALL(match(ckpt, &state->arrays[i], &stored));
-    most += stored->n_pieces;
-  }
-  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, most, tasks));
-  for (int i = 0; i < state->n_arrays; i++) {
-    TRI_CALL(match(ckpt, &state->arrays[i], &stored));
-    for (int64_t p = stored->first_piece; p < stored->first_piece + stored->n_pieces; p++) {
-      tri_box common;
-      const tri_manifest_piece *piece = &ckpt->manifest.pieces[p];
-      if (!tri_box_intersect(&piece->box, &state->arrays[i].box, &common)) continue;
-      (*tasks)[(*n_tasks)++] = (task){.file = piece->file, .array = i, .piece = p};
-    }
-  }
-  if (*n_tasks > 0) qsort(*tasks, (size_t)*n_tasks, sizeof **tasks, by_file);
-  return TRI_OK;
+  return tri_read_plan(ckpt->path, &ckpt->manifest, state, reads, n_reads);
 }
 
-static tri_status read_tasks(const tri_ckpt *ckpt, const tri_ckpt_state *state, const task *tasks,
-                             int64_t n_tasks, void *staging)
+static tri_status read_all(const tri_ckpt *ckpt, const tri_ckpt_state *state, const tri_read *reads,
+                           int64_t n_reads, void *staging)
 {
   tri_status status = TRI_OK;
   tri_shard_reader *reader = NULL;
   char path[PATH_MAX];
-  for (int64_t i = 0; i < n_tasks; i++) {
-    const tri_manifest_piece *piece = &ckpt->manifest.pieces[tasks[i].piece];
-    if (i == 0 || tasks[i].file != tasks[i - 1].file) {
+  for (int64_t i = 0; i < n_reads; i++) {
+    const tri_manifest_piece *piece = &ckpt->manifest.pieces[reads[i].piece];
+    if (i == 0 || reads[i].file != reads[i - 1].file) {
       tri_shard_reader_close(&reader);
       TRI_CALL_GOTO(done, tri_path_join(path, sizeof path, ckpt->path,
-                                        ckpt->manifest.files[tasks[i].file].name));
+                                        ckpt->manifest.files[reads[i].file].name));
       TRI_CALL_GOTO(done, tri_shard_reader_open(path, &reader));
     }
-    TRI_CALL_GOTO(done, tri_shard_read(reader, state, tasks[i].array, &piece->box, staging));
+    TRI_CALL_GOTO(done, tri_shard_read(reader, state, reads[i].index, piece, staging));
   }
 
 done:
@@ -205,19 +155,19 @@ done:
 tri_status tri_ckpt_load(tri_ckpt *ckpt, tri_comm *comm, const tri_ckpt_state *state)
 {
   tri_status status = TRI_OK;
-  task *tasks = NULL;
-  int64_t n_tasks = 0;
+  tri_read *reads = NULL;
+  int64_t n_reads = 0;
   void *staging = NULL;
   // Nothing is stored anywhere before all ranks know that it fits.
-  TRI_CALL_GOTO(done, tri_comm_agree(comm, "checkpoint plan", plan(ckpt, state, &tasks, &n_tasks)));
+  TRI_CALL_GOTO(done, tri_comm_agree(comm, "checkpoint plan", plan(ckpt, state, &reads, &n_reads)));
   staging = tri_calloc(TRI_MODULE_CKPT, TRI_STAGING_BYTES, 1);
   TRI_CALL_GOTO(
       done, tri_comm_agree(comm, "checkpoint memory", staging == NULL ? TRI_ERR_MEMORY : TRI_OK));
   TRI_CALL_GOTO(done, tri_comm_agree(comm, "checkpoint load",
-                                     read_tasks(ckpt, state, tasks, n_tasks, staging)));
+                                     read_all(ckpt, state, reads, n_reads, staging)));
 
 done:
   tri_free(staging);
-  tri_free(tasks);
+  tri_free(reads);
   return status;
 }

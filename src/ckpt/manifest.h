@@ -15,7 +15,7 @@
 #include "trireme/tensor/dtype.h"
 
 enum {
-  TRI_MANIFEST_VERSION = 1,
+  TRI_MANIFEST_VERSION = 2, // 1: no file holds two pieces of an array
   TRI_MANIFEST_BYTES_MAX = 64 << 20,
   TRI_MANIFEST_FILES_MAX = 1 << 16,
   TRI_MANIFEST_ARRAYS_MAX = 1 << 20
@@ -36,12 +36,16 @@ typedef struct tri_manifest_array {
   int n_pieces;
 } tri_manifest_array;
 
+// A piece that is alone in its file has a dataset of its own extents. Several of one array lie one
+// behind the other, each packed row-major, in one dataset with a single axis.
 typedef struct tri_manifest_piece {
   int file;
   tri_box box;
+  int64_t before, total; // elements in the dataset before this piece, and in all; set by the reader
 } tri_manifest_piece;
 
-// All owned. Files ascend by name, arrays by name, the pieces of an array by file.
+// All owned. Files ascend by name, arrays by name, the pieces of an array by file and then by first
+// element.
 typedef struct tri_manifest {
   int64_t step;
   char *attributes; // canonical text
@@ -59,7 +63,7 @@ void tri_manifest_clear(tri_manifest *manifest);
 // space. TRI_ERR_ARGUMENT when it is none. *out owned.
 TRI_MUST_CHECK tri_status tri_manifest_attributes(const char *text, char **out);
 
-// The text of a manifest. *out owned.
+// The text of a manifest, in the lowest version that can say it. *out owned.
 TRI_MUST_CHECK tri_status tri_manifest_write(const tri_manifest *manifest, char **out,
                                              size_t *size_bytes);
 

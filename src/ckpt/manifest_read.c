@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ckpt/cover.h"
 #include "ckpt/manifest.h"
 #include "ckpt/pieces.h"
 #include "trireme/base/file.h"
@@ -16,6 +17,7 @@
 typedef struct reader {
   const char *path;
   tri_manifest *manifest;
+  int64_t version;
   int64_t *file_bytes; // bytes of array data that the pieces so far put into each file
 } reader;
 
@@ -144,7 +146,15 @@ static tri_status read_shape(const reader *r, const char *place, const json_t *v
   return TRI_OK;
 }
 
-// [file, [start …], [count …]]; the pieces of an array ascend by file, so a file holds at most one.
+// The pieces of an array ascend by file and then, from version 2 on, by first element.
+static bool is_in_order(const reader *r, const tri_manifest_piece *before,
+                        const tri_manifest_piece *piece)
+{
+  if (before->file != piece->file) return before->file < piece->file;
+  return r->version > 1 && tri_ckpt_compare_starts(&before->box, &piece->box) < 0;
+}
+
+// [file, [start …], [count …]]
 static tri_status read_piece(const reader *r, const tri_manifest_array *array, int index,
                              const json_t *value)
 {
@@ -155,8 +165,6 @@ static tri_status read_piece(const reader *r, const tri_manifest_array *array, i
   TRI_CHECK(json_is_array(value) && json_array_size(value) == 3, TRI_ERR_FORMAT,
             "%s: %s: piece %d is no list of file, start and count", r->path, place, index);
   TRI_CALL(read_number(r, place, json_array_get(value, 0), 0, r->manifest->n_files - 1, &file));
-  TRI_CHECK(index == 0 || piece[-1].file < file, TRI_ERR_FORMAT,
-            "%s: %s: piece %d: its file is there twice or out of order", r->path, place, index);
   piece->file = (int)file;
   piece->box.n_axes = array->shape.n_axes;
   TRI_CALL(
@@ -165,6 +173,9 @@ static tri_status read_piece(const reader *r, const tri_manifest_array *array, i
       read_numbers(r, place, json_array_get(value, 2), piece->box.n_axes, 1, piece->box.count));
   if (tri_box_check(&piece->box, &array->shape, element_bytes) != TRI_OK)
     return BAD("%s: %s: piece %d: %s", r->path, place, index, tri_error_message());
+  TRI_CHECK(index == 0 || is_in_order(r, &piece[-1], piece), TRI_ERR_FORMAT,
+            "%s: %s: piece %d: it or its file is there twice or out of order", r->path, place,
+            index);
   int64_t *held = &r->file_bytes[file];
   TRI_CHECK(!__builtin_add_overflow(*held, tri_box_elements(&piece->box) * (int64_t)element_bytes,
                                     held) &&
@@ -176,14 +187,38 @@ static tri_status read_piece(const reader *r, const tri_manifest_array *array, i
 
 static tri_status check_cover(const reader *r, const tri_manifest_array *array)
 {
-  tri_box *boxes;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, array->n_pieces, &boxes));
-  for (int i = 0; i < array->n_pieces; i++)
-    boxes[i] = r->manifest->pieces[array->first_piece + i].box;
-  tri_status status = tri_ckpt_check_cover(array->name, &array->shape, boxes, array->n_pieces);
+  tri_status status = TRI_OK;
+  tri_box *boxes = NULL;
+  int *files = NULL;
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, array->n_pieces, &boxes));
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, array->n_pieces, &files));
+  for (int i = 0; i < array->n_pieces; i++) {
+    const tri_manifest_piece *piece = &r->manifest->pieces[array->first_piece + i];
+    boxes[i] = piece->box;
+    files[i] = piece->file;
+  }
+  const tri_cover cover = {array->name, &array->shape, boxes, files, "file", array->n_pieces};
+  status = tri_ckpt_check_cover(&cover);
   if (status == TRI_ERR_FORMAT) status = BAD("%s: %s", r->path, tri_error_message());
+
+done:
+  tri_free(files);
   tri_free(boxes);
   return status;
+}
+
+// Where in the datasets of their files the pieces of an array lie.
+static void place_pieces(tri_manifest_piece *pieces, int n)
+{
+  for (int first = 0, end; first < n; first = end) {
+    int64_t total = 0;
+    for (end = first; end < n && pieces[end].file == pieces[first].file; end++) {
+      pieces[end].before = total;
+      total += tri_box_elements(&pieces[end].box);
+    }
+    for (int i = first; i < end; i++)
+      pieces[i].total = total;
+  }
 }
 
 static tri_status read_array(const reader *r, int index, const json_t *value)
@@ -202,13 +237,13 @@ static tri_status read_array(const reader *r, int index, const json_t *value)
   TRI_CALL(read_shape(r, array->name, json_object_get(value, "shape"), tri_dtype_size(array->dtype),
                       &array->shape));
   const json_t *pieces = json_object_get(value, "pieces");
-  TRI_CHECK(json_is_array(pieces) && json_array_size(pieces) <= (size_t)r->manifest->n_files,
-            TRI_ERR_FORMAT, "%s: %s: a list of pieces, at most one a file, is missing", r->path,
-            array->name);
+  TRI_CHECK(json_is_array(pieces) && json_array_size(pieces) <= INT32_MAX, TRI_ERR_FORMAT,
+            "%s: %s: a list of pieces is missing", r->path, array->name);
   array->first_piece = r->manifest->n_pieces;
   array->n_pieces = (int)json_array_size(pieces);
   for (int i = 0; i < array->n_pieces; i++)
     TRI_CALL(read_piece(r, array, i, json_array_get(pieces, (size_t)i)));
+  place_pieces(&r->manifest->pieces[array->first_piece], array->n_pieces);
   r->manifest->n_pieces += array->n_pieces;
   return check_cover(r, array);
 }
@@ -241,20 +276,19 @@ static tri_status read_arrays(const reader *r, const json_t *list)
   return TRI_OK;
 }
 
-static tri_status read_root(const reader *r, const json_t *root)
+static tri_status read_root(reader *r, const json_t *root)
 {
   static const char *const members[] = {"format", "version", "step",  "attributes",
                                         "files",  "arrays",  "digest"};
   char format[32];
-  int64_t version = 0;
   TRI_CHECK(json_is_object(root), TRI_ERR_FORMAT, "%s: is no JSON object", r->path);
   TRI_CALL(read_text(r, "format", json_object_get(root, "format"), format, sizeof format));
   TRI_CHECK(strcmp(format, "trireme checkpoint") == 0, TRI_ERR_FORMAT,
             "%s: its format is '%s', not 'trireme checkpoint'", r->path, format);
-  TRI_CALL(read_number(r, "version", json_object_get(root, "version"), 1, INT64_MAX, &version));
-  TRI_CHECK(version == TRI_MANIFEST_VERSION, TRI_ERR_FORMAT,
-            "%s: has version %lld of the format, this program reads version %d", r->path,
-            (long long)version, TRI_MANIFEST_VERSION);
+  TRI_CALL(read_number(r, "version", json_object_get(root, "version"), 1, INT64_MAX, &r->version));
+  TRI_CHECK(r->version <= TRI_MANIFEST_VERSION, TRI_ERR_FORMAT,
+            "%s: has version %lld of the format, this program reads versions 1 to %d", r->path,
+            (long long)r->version, TRI_MANIFEST_VERSION);
   TRI_CALL(check_members(r, "the manifest", root, 7, members));
   TRI_CALL(read_number(r, "step", json_object_get(root, "step"), 0, INT64_MAX, &r->manifest->step));
   const json_t *attributes = json_object_get(root, "attributes");

@@ -68,11 +68,23 @@ static tri_status add_array(growing_text *t, const tri_manifest *manifest,
   return text_print(t, "]}");
 }
 
+// Programs that know version 1 alone go on reading what it can say.
+static int lowest_version(const tri_manifest *manifest)
+{
+  for (int i = 0; i < manifest->n_arrays; i++) {
+    const tri_manifest_array *array = &manifest->arrays[i];
+    const tri_manifest_piece *pieces = &manifest->pieces[array->first_piece];
+    for (int k = 1; k < array->n_pieces; k++)
+      if (pieces[k - 1].file == pieces[k].file) return TRI_MANIFEST_VERSION;
+  }
+  return 1;
+}
+
 static tri_status add_all(growing_text *t, const tri_manifest *manifest)
 {
   char hex[TRI_DIGEST_HEX_BYTES];
   TRI_CALL(text_print(t, "{\"format\":\"trireme checkpoint\",\"version\":%d,\"step\":%lld,\n",
-                      TRI_MANIFEST_VERSION, (long long)manifest->step));
+                      lowest_version(manifest), (long long)manifest->step));
   TRI_CALL(text_print(t, "\"attributes\":"));
   TRI_CALL(text_add(t, manifest->attributes, strlen(manifest->attributes)));
   TRI_CALL(text_print(t, ",\n\"files\":["));

@@ -49,27 +49,49 @@ static tri_status check_array(const tri_ckpt_array *array)
   return TRI_ERROR(TRI_ERR_ARGUMENT, "array %s: %s", array->name, tri_error_message());
 }
 
+int tri_ckpt_compare_starts(const tri_box *a, const tri_box *b)
+{
+  for (int i = 0; i < a->n_axes && i < b->n_axes; i++)
+    if (a->start[i] != b->start[i]) return a->start[i] < b->start[i] ? -1 : 1;
+  return 0;
+}
+
 static int compare_names(const void *a, const void *b)
 {
-  return strcmp(*(const char *const *)a, *(const char *const *)b);
+  const tri_ckpt_array *p = *(const tri_ckpt_array *const *)a;
+  const tri_ckpt_array *q = *(const tri_ckpt_array *const *)b;
+  return strcmp(p->name, q->name);
 }
 
 tri_status tri_ckpt_check_state(const tri_ckpt_state *state)
 {
-  const char **names = NULL;
+  const tri_ckpt_array **sorted = NULL;
   for (int i = 0; i < state->n_arrays; i++)
     TRI_CALL(check_array(&state->arrays[i]));
-  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, state->n_arrays, &names));
+  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, state->n_arrays, &sorted));
   for (int i = 0; i < state->n_arrays; i++)
-    names[i] = state->arrays[i].name;
-  qsort(names, (size_t)state->n_arrays, sizeof names[0], compare_names);
+    sorted[i] = &state->arrays[i];
+  qsort(sorted, (size_t)state->n_arrays, sizeof sorted[0], compare_names);
   tri_status status = TRI_OK;
   for (int i = 1; i < state->n_arrays && status == TRI_OK; i++) {
-    if (strcmp(names[i - 1], names[i]) == 0)
-      status = TRI_ERROR(TRI_ERR_ARGUMENT, "array %s is given twice on one rank", names[i]);
+    const tri_ckpt_array *before = sorted[i - 1], *array = sorted[i];
+    if (strcmp(before->name, array->name) == 0 &&
+        (before->dtype != array->dtype || !tri_shape_equal(&before->shape, &array->shape)))
+      status = TRI_ERROR(TRI_ERR_ARGUMENT,
+                         "array %s is given twice on one rank, with different types or shapes",
+                         array->name);
   }
-  tri_free(names);
+  tri_free(sorted);
   return status;
+}
+
+void tri_ckpt_span(const tri_shape *shape, const tri_box *box, int64_t *first, int64_t *last)
+{
+  *first = *last = 0;
+  for (int a = 0; a < shape->n_axes; a++) {
+    *first = *first * shape->extent[a] + box->start[a];
+    *last = *last * shape->extent[a] + box->start[a] + box->count[a] - 1;
+  }
 }
 
 int tri_ckpt_turn(const char *name, int64_t chunk, int n_replicas)
@@ -86,8 +108,12 @@ bool tri_ckpt_piece(const tri_ckpt_array *array, tri_box *out)
   int64_t cuts = (bytes + TRI_PIECE_BYTES - 1) / TRI_PIECE_BYTES;
   if (cuts > rows) cuts = rows;
   if (cuts > array->n_replicas) cuts = array->n_replicas;
-  // The first cut goes to the replica whose turn it is, the next to the one after it, and so on.
-  const int first = tri_ckpt_turn(array->name, 0, array->n_replicas);
+  // The first cut goes to the replica that is drawn, the next to the one after it, and so on. The
+  // place of the box is drawn with, lest one replica gets all the small boxes of an array.
+  int64_t begin, end;
+  tri_ckpt_span(&array->shape, &array->box, &begin, &end);
+  const uint64_t key = tri_random_key((uint64_t)begin, array->name);
+  const int first = (int)(key % (uint64_t)array->n_replicas);
   const int64_t cut = (array->replica - first + array->n_replicas) % array->n_replicas;
   if (cut >= cuts) return false;
   *out = array->box;
@@ -137,95 +163,4 @@ bool tri_slabs_next(tri_slabs *slabs, tri_box *out)
     slabs->next[--axis]++;
   }
   return true;
-}
-
-int tri_flat_boxes(const tri_shape *shape, int64_t first, int64_t n, tri_box out[TRI_FLAT_BOXES])
-{
-  int n_boxes = 0;
-  while (n > 0) {
-    // The coarsest axis at which `first` begins a whole index that still fits the range.
-    int axis = shape->n_axes;
-    int64_t stride = 1; // elements of one index of axis - 1
-    while (axis > 1 && first % (stride * shape->extent[axis - 1]) == 0 &&
-           stride * shape->extent[axis - 1] <= n)
-      stride *= shape->extent[--axis];
-    tri_box *box = &out[n_boxes++];
-    *box = tri_box_all(shape);
-    if (axis == 0) return n_boxes; // a scalar
-    int64_t index = first / stride;
-    int64_t rows = n / stride;
-    const int64_t left = shape->extent[axis - 1] - index % shape->extent[axis - 1];
-    if (rows > left) rows = left;
-    for (int a = axis - 1; a >= 0; a--) {
-      box->start[a] = index % shape->extent[a];
-      box->count[a] = a == axis - 1 ? rows : 1;
-      index /= shape->extent[a];
-    }
-    first += rows * stride;
-    n -= rows * stride;
-  }
-  return n_boxes;
-}
-
-// A corner of a box with the sign it has in the mixed difference of the box's indicator function.
-typedef struct corner {
-  int64_t at[TRI_MAX_AXES];
-  int64_t sign;
-} corner;
-
-static int compare_corners(const void *a, const void *b)
-{
-  const corner *p = a, *q = b;
-  for (int i = 0; i < TRI_MAX_AXES; i++) {
-    if (p->at[i] != q->at[i]) return p->at[i] < q->at[i] ? -1 : 1;
-  }
-  return 0;
-}
-
-static corner *add_corners(corner *next, const tri_box *box, int64_t sign)
-{
-  for (int which = 0; which < 1 << box->n_axes; which++) {
-    *next = (corner){.sign = sign};
-    for (int a = 0; a < box->n_axes; a++) {
-      const bool end = (which >> a & 1) != 0;
-      next->at[a] = box->start[a] + (end ? box->count[a] : 0);
-      if (end) next->sign = -next->sign;
-    }
-    next++;
-  }
-  return next;
-}
-
-static tri_status cover_error(const char *name, const tri_shape *shape, const corner *at)
-{
-  char place[128];
-  tri_ckpt_numbers_text(shape->n_axes, at->at, place, sizeof place);
-  return TRI_ERROR(TRI_ERR_FORMAT, "array %s: element %s is held %lld times, not once", name, place,
-                   (long long)(1 + at->sign));
-}
-
-// Boxes cover the array exactly once when the sum of their indicator functions is that of the whole
-// array. The mixed difference along all axes tells functions of bounded support apart, and that of
-// a box is 2^n signed corners: so it is enough that all corners cancel those of the whole. The
-// first that does not, in lexicographic order, has nothing before it, so its sum is the error
-// there. O(n log n), whatever the boxes are.
-tri_status tri_ckpt_check_cover(const char *name, const tri_shape *shape, const tri_box *boxes,
-                                int n_boxes)
-{
-  if (tri_shape_elements(shape) == 0) return TRI_OK; // no non-empty box fits into it
-  corner *corners;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, ((size_t)n_boxes + 1) << shape->n_axes, &corners));
-  const tri_box all = tri_box_all(shape);
-  corner *end = add_corners(corners, &all, -1);
-  for (int i = 0; i < n_boxes; i++)
-    end = add_corners(end, &boxes[i], 1);
-  qsort(corners, (size_t)(end - corners), sizeof corners[0], compare_corners);
-  tri_status status = TRI_OK;
-  for (corner *first = corners, *next; first < end && status == TRI_OK; first = next) {
-    for (next = first + 1; next < end && compare_corners(first, next) == 0; next++)
-      first->sign += next->sign;
-    if (first->sign != 0) status = cover_error(name, shape, first);
-  }
-  tri_free(corners);
-  return status;
 }

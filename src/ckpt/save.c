@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ckpt/agree.h"
+#include "ckpt/cover.h"
 #include "ckpt/folder.h"
 #include "ckpt/manifest.h"
 #include "ckpt/pieces.h"
@@ -17,11 +18,12 @@
 #include "trireme/base/memory.h"
 #include "trireme/ckpt/ckpt.h"
 
-// One array of one rank as root is told of it.
+// One piece of one rank as root is told of it; or only its array.
 typedef struct record {
   char name[96];
   int32_t dtype;
-  int32_t file; // set by root; -1: the rank writes no piece of it
+  int32_t rank; // set by root
+  int32_t file; // set by root; -1: there is no piece
   tri_shape shape;
   tri_box piece;
 } record;
@@ -32,6 +34,13 @@ typedef struct report {
   tri_digest digest;
   int32_t n_records, n_pieces; // no file when there are no pieces
 } report;
+
+// A box of this rank, and the piece of it that this rank writes.
+typedef struct own_box {
+  const tri_ckpt_array *array;
+  bool writes;
+  tri_shard_piece piece;
+} own_box;
 
 typedef struct saving {
   tri_comm *comm;
@@ -45,57 +54,118 @@ typedef struct saving {
 
 // --- every rank
 
-// The array is told of by its writers and, so that arrays without elements are known too, by the
-// first replica.
-static void fill_report(const tri_ckpt_state *state, report *out)
+// By name, then what is written in the order in which the file holds it, then the rest.
+static int compare_boxes(const void *a, const void *b)
+{
+  const own_box *p = a, *q = b;
+  const int order = strcmp(p->array->name, q->array->name);
+  if (order != 0) return order;
+  if (p->writes != q->writes) return p->writes ? -1 : 1;
+  return p->writes ? tri_ckpt_compare_starts(&p->piece.box, &q->piece.box) : 0;
+}
+
+static tri_status list_boxes(const tri_ckpt_state *state, own_box **out)
+{
+  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, state->n_arrays, out));
+  for (int i = 0; i < state->n_arrays; i++) {
+    own_box *box = &(*out)[i];
+    *box = (own_box){.array = &state->arrays[i], .piece.index = i};
+    box->writes = tri_ckpt_piece(box->array, &box->piece.box);
+  }
+  qsort(*out, (size_t)state->n_arrays, sizeof **out, compare_boxes);
+  return TRI_OK;
+}
+
+// Boxes of the array with which `boxes` begins.
+static int count_array(const own_box *boxes, int n)
+{
+  int end = 1;
+  while (end < n && strcmp(boxes[end].array->name, boxes[0].array->name) == 0)
+    end++;
+  return end;
+}
+
+// An array is told of piece by piece; and, so that arrays without elements are known too, by a
+// first replica that writes nothing.
+static void fill_report(const own_box *boxes, int n, report *out)
 {
   record *records = (record *)(out + 1);
-  for (int i = 0; i < state->n_arrays; i++) {
-    const tri_ckpt_array *array = &state->arrays[i];
+  for (int i = 0; i < n; i++) {
+    const tri_ckpt_array *array = boxes[i].array;
     record r = {.dtype = array->dtype, .file = -1, .shape = array->shape};
-    const bool writes = tri_ckpt_piece(array, &r.piece);
-    if (!writes && array->replica != 0) continue;
+    if (!boxes[i].writes && array->replica != 0) continue;
     memcpy(r.name, array->name, sizeof r.name);
-    if (writes) r.file = 0;
-    out->n_pieces += writes ? 1 : 0;
+    if (boxes[i].writes) {
+      r.piece = boxes[i].piece.box;
+      r.file = 0;
+      out->n_pieces++;
+    } else if (out->n_records > 0 && strcmp(records[out->n_records - 1].name, r.name) == 0) {
+      continue; // told already
+    }
     records[out->n_records++] = r;
   }
 }
 
-static tri_status write_pieces(const tri_ckpt_state *state, tri_shard_writer *writer)
+static tri_status write_array(const tri_ckpt_state *state, const own_box *boxes, int n,
+                              tri_shard_piece *pieces, tri_shard_writer *writer, void *staging)
 {
+  int n_pieces = 0;
+  for (int i = 0; i < n && boxes[i].writes; i++)
+    pieces[n_pieces++] = boxes[i].piece;
+  return n_pieces == 0 ? TRI_OK : tri_shard_write(writer, state, pieces, n_pieces, staging);
+}
+
+static tri_status write_pieces(const tri_ckpt_state *state, const own_box *boxes,
+                               tri_shard_writer *writer)
+{
+  tri_status status = TRI_OK;
+  tri_shard_piece *pieces = NULL; // of one array at a time
   void *staging = tri_calloc(TRI_MODULE_CKPT, TRI_STAGING_BYTES, 1);
-  tri_status status = staging == NULL ? TRI_ERR_MEMORY : TRI_OK;
-  for (int i = 0; i < state->n_arrays && status == TRI_OK; i++) {
-    tri_box piece;
-    if (tri_ckpt_piece(&state->arrays[i], &piece))
-      status = tri_shard_write(writer, state, i, &piece, staging);
+  if (staging == NULL) return TRI_ERR_MEMORY;
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, state->n_arrays, &pieces));
+  for (int first = 0, n; first < state->n_arrays; first += n) {
+    n = count_array(boxes + first, state->n_arrays - first);
+    TRI_CALL_GOTO(done, write_array(state, boxes + first, n, pieces, writer, staging));
   }
+
+done:
+  tri_free(pieces);
   tri_free(staging);
   return status;
 }
 
+// The error text is that of the write, not of the close after it.
+static tri_status close_after(tri_status written, tri_shard_writer **writer)
+{
+  if (written == TRI_OK) return tri_shard_writer_close(writer);
+  char message[1024];
+  snprintf(message, sizeof message, "%s", tri_error_message());
+  const tri_status closed = tri_shard_writer_close(writer);
+  if (closed == TRI_OK || strcmp(message, tri_error_message()) == 0) return written;
+  return TRI_ERROR(written, "%s", message);
+}
+
 // The digest is taken from the file, read again after the fsync.
-static tri_status write_file(const saving *s, report *out)
+static tri_status write_boxes(const saving *s, const own_box *boxes, report *out)
 {
   char name[TRI_CKPT_NAME_BYTES], path[PATH_MAX];
   tri_shard_writer *writer = NULL;
-  fill_report(s->state, out);
+  fill_report(boxes, s->state->n_arrays, out);
   if (out->n_pieces == 0) return TRI_OK;
   snprintf(name, sizeof name, "rank-%05d.h5", tri_comm_rank(s->comm));
   TRI_CALL(tri_path_join(path, sizeof path, s->temporary, name));
   TRI_CALL(tri_shard_writer_create(path, &writer));
-  const tri_status written = write_pieces(s->state, writer);
-  if (written != TRI_OK) {
-    // The error text is that of the write, not of the close after it.
-    char message[1024];
-    snprintf(message, sizeof message, "%s", tri_error_message());
-    const tri_status closed = tri_shard_writer_close(&writer);
-    if (closed == TRI_OK || strcmp(message, tri_error_message()) == 0) return written;
-    return TRI_ERROR(written, "%s", message);
-  }
-  TRI_CALL(tri_shard_writer_close(&writer));
+  TRI_CALL(close_after(write_pieces(s->state, boxes, writer), &writer));
   return tri_digest_of_file(path, &out->digest, &out->bytes);
+}
+
+static tri_status write_file(const saving *s, report *out)
+{
+  own_box *boxes = NULL;
+  TRI_CALL(list_boxes(s->state, &boxes));
+  const tri_status status = write_boxes(s, boxes, out);
+  tri_free(boxes);
+  return status;
 }
 
 // --- root
@@ -105,7 +175,8 @@ static int compare_records(const void *a, const void *b)
   const record *p = a, *q = b;
   const int order = strcmp(p->name, q->name);
   if (order != 0) return order;
-  return p->file < q->file ? -1 : p->file > q->file ? 1 : 0;
+  if (p->file != q->file) return p->file < q->file ? -1 : 1;
+  return tri_ckpt_compare_starts(&p->piece, &q->piece);
 }
 
 // Takes apart what the ranks told: a file for every rank with pieces, all records in one list.
@@ -124,8 +195,10 @@ static tri_status collect(int n_ranks, const int64_t *sizes, const char *blocks,
     record *first = *records + *n_records;
     if (told->n_records > 0) memcpy(first, told + 1, (size_t)told->n_records * sizeof *first);
     *n_records += told->n_records;
-    for (int i = 0; i < told->n_records; i++)
+    for (int i = 0; i < told->n_records; i++) {
+      first[i].rank = rank;
       first[i].file = first[i].file < 0 ? -1 : manifest->n_files;
+    }
     if (told->n_pieces == 0) continue;
     tri_manifest_file *file = &manifest->files[manifest->n_files++];
     snprintf(file->name, sizeof file->name, "rank-%05d.h5", rank);
@@ -135,22 +208,56 @@ static tri_status collect(int n_ranks, const int64_t *sizes, const char *blocks,
   return TRI_OK;
 }
 
-static tri_status add_record(tri_manifest *manifest, const record *r)
+// Every element of an array is in exactly one of the pieces; else the ranks are named.
+static tri_status check_records(const record *records, int64_t n)
 {
-  tri_manifest_array *array = &manifest->arrays[manifest->n_arrays - 1];
-  if (manifest->n_arrays == 0 || strcmp(array->name, r->name) != 0) {
-    array = &manifest->arrays[manifest->n_arrays++];
-    memcpy(array->name, r->name, sizeof array->name);
-    array->dtype = (tri_dtype)r->dtype;
-    array->shape = r->shape;
-    array->first_piece = manifest->n_pieces;
+  tri_status status = TRI_OK;
+  tri_box *boxes = NULL;
+  int *ranks = NULL;
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, n, &boxes));
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, n, &ranks));
+  tri_cover cover = {records[0].name, &records[0].shape, boxes, ranks, "rank", 0};
+  for (int64_t i = 0; i < n; i++) {
+    if (records[i].file < 0) continue;
+    ranks[cover.n_boxes] = records[i].rank;
+    boxes[cover.n_boxes++] = records[i].piece;
   }
-  TRI_CHECK(array->dtype == (tri_dtype)r->dtype && tri_shape_equal(&array->shape, &r->shape),
-            TRI_ERR_ARGUMENT, "array %s has another type or shape on another rank", r->name);
-  if (r->file < 0) return TRI_OK;
-  manifest->pieces[manifest->n_pieces++] = (tri_manifest_piece){.file = r->file, .box = r->piece};
-  array->n_pieces++;
-  return TRI_OK;
+  status = tri_ckpt_check_cover(&cover);
+  if (status == TRI_ERR_FORMAT) status = TRI_ERROR(TRI_ERR_ARGUMENT, "%s", tri_error_message());
+
+done:
+  tri_free(ranks);
+  tri_free(boxes);
+  return status;
+}
+
+// Adds one array: `n` records of one name.
+static tri_status add_records(tri_manifest *manifest, const record *records, int64_t n)
+{
+  tri_manifest_array *array = &manifest->arrays[manifest->n_arrays++];
+  memcpy(array->name, records[0].name, sizeof array->name);
+  array->dtype = (tri_dtype)records[0].dtype;
+  array->shape = records[0].shape;
+  array->first_piece = manifest->n_pieces;
+  for (int64_t i = 0; i < n; i++) {
+    const record *r = &records[i];
+    TRI_CHECK(r->dtype == records[0].dtype && tri_shape_equal(&r->shape, &records[0].shape),
+              TRI_ERR_ARGUMENT, "array %s has another type or shape on rank %d than on rank %d",
+              r->name, r->rank, records[0].rank);
+    if (r->file < 0) continue;
+    manifest->pieces[manifest->n_pieces++] = (tri_manifest_piece){.file = r->file, .box = r->piece};
+    array->n_pieces++;
+  }
+  return check_records(records, n);
+}
+
+// Records of the array with which `records` begins.
+static int64_t count_records(const record *records, int64_t n)
+{
+  int64_t end = 1;
+  while (end < n && strcmp(records[end].name, records[0].name) == 0)
+    end++;
+  return end;
 }
 
 static tri_status build_manifest(const saving *s, const int64_t *sizes, const char *blocks,
@@ -167,16 +274,18 @@ static tri_status build_manifest(const saving *s, const int64_t *sizes, const ch
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, n_records, &manifest->arrays));
   TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, n_records, &manifest->pieces));
   if (n_records > 0) qsort(records, (size_t)n_records, sizeof records[0], compare_records);
-  for (int64_t i = 0; i < n_records; i++)
-    TRI_CALL_GOTO(done, add_record(manifest, &records[i]));
+  for (int64_t first = 0, n; first < n_records; first += n) {
+    n = count_records(records + first, n_records - first);
+    TRI_CALL_GOTO(done, add_records(manifest, records + first, n));
+  }
 
 done:
   tri_free(records);
   return status;
 }
 
-// The text is read back by the reader that will meet it, before it is written: that is the check
-// that every element is in exactly one piece, and that the files are to be seen from here.
+// The text is read back by the reader that will meet it, before it is written; and the files are
+// looked for, which must be seen from here.
 static tri_status check_manifest(const saving *s, const char *path, const char *text,
                                  size_t size_bytes)
 {

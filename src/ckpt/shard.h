@@ -1,7 +1,9 @@
-// One HDF5 file of a checkpoint: pieces of arrays, each a contiguous dataset named after its array.
+// One HDF5 file of a checkpoint: for every array one contiguous dataset named after it, with the
+// piece or the pieces of the array that this file holds (manifest.h says how they lie in it).
 // Local; no MPI in it.
 #pragma once
 
+#include "ckpt/manifest.h"
 #include "trireme/base/status.h"
 #include "trireme/ckpt/ckpt.h"
 #include "trireme/tensor/box.h"
@@ -13,9 +15,16 @@ typedef struct tri_shard_reader tri_shard_reader;
 // tri_shard_writer_close.
 TRI_MUST_CHECK tri_status tri_shard_writer_create(const char *path, tri_shard_writer **out);
 
-// Writes the part `piece` of an array, fetched in slabs through `staging` (TRI_STAGING_BYTES).
+// A piece of arrays[index] that is to be written.
+typedef struct tri_shard_piece {
+  int index;
+  tri_box box; // not empty
+} tri_shard_piece;
+
+// Writes all pieces of one array that this file holds, n >= 1 of them in the order of their first
+// elements, fetched in slabs through `staging` (TRI_STAGING_BYTES).
 TRI_MUST_CHECK tri_status tri_shard_write(tri_shard_writer *writer, const tri_ckpt_state *state,
-                                          int index, const tri_box *piece, void *staging);
+                                          const tri_shard_piece *pieces, int n, void *staging);
 
 // Ends the file: flushes, fsyncs and closes it. Reports the first failed write of all; the file is
 // whole only after TRI_OK. Nulls the pointer in any case; NULL-safe.
@@ -26,7 +35,7 @@ TRI_MUST_CHECK tri_status tri_shard_writer_close(tri_shard_writer **writer);
 TRI_MUST_CHECK tri_status tri_shard_reader_open(const char *path, tri_shard_reader **out);
 void tri_shard_reader_close(tri_shard_reader **reader);
 
-// Reads what `piece` (the box of the dataset in this file) and arrays[index].box have in common
-// and stores it, in slabs through `staging` (TRI_STAGING_BYTES).
+// Reads what `piece` of this file and arrays[index].box have in common and stores it, in slabs
+// through `staging` (TRI_STAGING_BYTES). Fast when the pieces of an array are read in a row.
 TRI_MUST_CHECK tri_status tri_shard_read(tri_shard_reader *reader, const tri_ckpt_state *state,
-                                         int index, const tri_box *piece, void *staging);
+                                         int index, const tri_manifest_piece *piece, void *staging);

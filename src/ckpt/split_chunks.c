@@ -3,43 +3,52 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ckpt/cover.h"
 #include "trireme/base/memory.h"
 
 enum { FLIGHT_BYTES = 64 << 20 };
 
-// A box that is not the whole array, told to all ranks by its first replica.
+// A box with elements, told to all ranks by its first replica.
 typedef struct part {
   tri_ckpt_array array;
   int32_t rank;
   int32_t index; // in that rank's state
 } part;
 
+// What a part has of a chunk.
+typedef struct touch {
+  int64_t part;
+  int64_t elements;
+} touch;
+
 // A chunk that no part holds alone.
 typedef struct split {
-  int64_t first_part, n_parts; // the parts of its array
+  int64_t first_touch, n_touches; // the parts that hold something of it, by rank
   int64_t chunk;
 } split;
 
 // What all ranks know alike.
 typedef struct table {
-  part *parts; // by name, then rank
+  part *parts; // by name, rank and first element
   int64_t n_parts;
   split *splits; // in the order of parts, then chunks
-  int64_t n_splits;
+  int64_t n_splits, split_room;
+  touch *touches;
+  int64_t n_touches, touch_room;
 } table;
 
-static int by_name(const void *a, const void *b)
+static int compare_parts(const void *a, const void *b)
 {
   const part *p = a, *q = b;
   const int order = strcmp(p->array.name, q->array.name);
   if (order != 0) return order;
-  return p->rank < q->rank ? -1 : p->rank > q->rank ? 1 : 0;
+  if (p->rank != q->rank) return p->rank < q->rank ? -1 : 1;
+  return tri_ckpt_compare_starts(&p->array.box, &q->array.box);
 }
 
 static bool is_part(const tri_ckpt_array *array)
 {
-  const int64_t held = tri_box_elements(&array->box);
-  return held > 0 && held < tri_shape_elements(&array->shape) && array->replica == 0;
+  return tri_box_elements(&array->box) > 0 && array->replica == 0;
 }
 
 static tri_status own_parts(const tri_ckpt_state *state, int rank, part **out, int64_t *n)
@@ -78,7 +87,7 @@ static tri_status share_parts(tri_comm *comm, const tri_ckpt_state *state, table
   const size_t bytes = (size_t)t->n_parts * sizeof(part);
   if (is_root && bytes > 0) memcpy(t->parts, gathered, bytes);
   TRI_CALL_GOTO(done, tri_comm_broadcast(comm, "state digest parts", t->parts, bytes, 0));
-  if (t->n_parts > 0) qsort(t->parts, (size_t)t->n_parts, sizeof(part), by_name);
+  if (t->n_parts > 0) qsort(t->parts, (size_t)t->n_parts, sizeof(part), compare_parts);
 
 done:
   tri_free(gathered);
@@ -95,60 +104,124 @@ static int64_t end_of_array(const table *t, int64_t first)
   return end;
 }
 
+static tri_status check_cover(const part *parts, int64_t n)
+{
+  tri_status status = TRI_OK;
+  tri_box *boxes = NULL;
+  int *ranks = NULL;
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, n, &boxes));
+  TRI_CALL_GOTO(done, TRI_NEW(TRI_MODULE_CKPT, n, &ranks));
+  for (int64_t i = 0; i < n; i++) {
+    boxes[i] = parts[i].array.box;
+    ranks[i] = parts[i].rank;
+  }
+  const tri_cover cover = {parts[0].array.name, &parts[0].array.shape, boxes, ranks, "rank", n};
+  status = tri_ckpt_check_cover(&cover);
+  if (status == TRI_ERR_FORMAT) status = TRI_ERROR(TRI_ERR_ARGUMENT, "%s", tri_error_message());
+
+done:
+  tri_free(ranks);
+  tri_free(boxes);
+  return status;
+}
+
 static tri_status check_parts(const part *parts, int64_t n)
 {
-  tri_box *boxes;
   const tri_ckpt_array *first = &parts[0].array;
   for (int64_t i = 1; i < n; i++)
     TRI_CHECK(parts[i].array.dtype == first->dtype &&
                   tri_shape_equal(&parts[i].array.shape, &first->shape),
               TRI_ERR_ARGUMENT, "array %s has another type or shape on rank %d than on rank %d",
               first->name, parts[i].rank, parts[0].rank);
-  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, n, &boxes));
-  for (int64_t i = 0; i < n; i++)
-    boxes[i] = parts[i].array.box;
-  tri_status status = tri_ckpt_check_cover(first->name, &first->shape, boxes, (int)n);
-  if (status == TRI_ERR_FORMAT) status = TRI_ERROR(TRI_ERR_ARGUMENT, "%s", tri_error_message());
-  tri_free(boxes);
-  return status;
+  return check_cover(parts, n);
 }
 
-// Chunks that lie in one part are left to its holders.
-static tri_status find_splits_of(table *t, int64_t first, int64_t n, bool *whole)
+// Parts that hold something of each chunk of an array; -1: one of them holds all of it.
+static void count_touches(const table *t, int64_t first, int64_t end, int64_t *counts)
 {
   const tri_shape *shape = &t->parts[first].array.shape;
-  const int64_t n_chunks = tri_chunk_count(shape);
-  for (int64_t i = first; i < first + n; i++) {
+  for (int64_t i = first; i < end; i++) {
     const tri_box *box = &t->parts[i].array.box;
     int64_t low, high;
     tri_chunk_range(shape, box, &low, &high);
-    for (int64_t c = low; c <= high; c++)
-      if (tri_chunk_common(shape, c, box) == tri_chunk_elements(shape, c)) whole[c] = true;
+    for (int64_t c = low; c <= high; c++) {
+      const int64_t common = tri_chunk_common(shape, c, box);
+      if (common == tri_chunk_elements(shape, c)) counts[c] = -1;
+      if (common > 0 && counts[c] >= 0) counts[c]++;
+    }
   }
-  int64_t n_new = 0;
-  for (int64_t c = 0; c < n_chunks; c++)
-    n_new += whole[c] ? 0 : 1;
-  split *more;
-  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, t->n_splits + n_new, &more));
-  if (t->n_splits > 0) memcpy(more, t->splits, (size_t)t->n_splits * sizeof *more);
-  tri_free(t->splits);
-  t->splits = more;
-  for (int64_t c = 0; c < n_chunks; c++)
-    if (!whole[c])
-      t->splits[t->n_splits++] = (split){.first_part = first, .n_parts = n, .chunk = c};
+}
+
+// Room for `more` behind the `used` items of a list.
+static tri_status make_room(void **items, size_t size, int64_t used, int64_t more, int64_t *room)
+{
+  if (used + more <= *room) return TRI_OK;
+  char *bytes;
+  const int64_t wanted = 2 * (used + more);
+  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, (size_t)wanted * size, &bytes));
+  if (used > 0) memcpy(bytes, *items, (size_t)used * size);
+  tri_free(*items);
+  *items = bytes;
+  *room = wanted;
   return TRI_OK;
+}
+
+// Makes splits of the chunks that no part holds alone; counts[c] becomes the number of the split of
+// chunk c.
+static tri_status add_splits(table *t, const tri_shape *shape, int64_t *counts)
+{
+  const int64_t n_chunks = tri_chunk_count(shape);
+  int64_t n_splits = 0, n_touches = 0;
+  for (int64_t c = 0; c < n_chunks; c++) {
+    n_splits += counts[c] < 0 ? 0 : 1;
+    n_touches += counts[c] < 0 ? 0 : counts[c];
+  }
+  TRI_CALL(make_room((void **)&t->splits, sizeof(split), t->n_splits, n_splits, &t->split_room));
+  TRI_CALL(make_room((void **)&t->touches, sizeof(touch), t->n_touches, n_touches, &t->touch_room));
+  for (int64_t c = 0; c < n_chunks; c++) {
+    if (counts[c] < 0) continue;
+    t->splits[t->n_splits] = (split){.first_touch = t->n_touches, .chunk = c};
+    t->n_touches += counts[c];
+    counts[c] = t->n_splits++;
+  }
+  return TRI_OK;
+}
+
+static void fill_touches(table *t, int64_t first, int64_t end, const int64_t *split_of)
+{
+  const tri_shape *shape = &t->parts[first].array.shape;
+  for (int64_t i = first; i < end; i++) {
+    const tri_box *box = &t->parts[i].array.box;
+    int64_t low, high;
+    tri_chunk_range(shape, box, &low, &high);
+    for (int64_t c = low; c <= high; c++) {
+      const int64_t common = split_of[c] < 0 ? 0 : tri_chunk_common(shape, c, box);
+      if (common == 0) continue;
+      split *s = &t->splits[split_of[c]];
+      t->touches[s->first_touch + s->n_touches++] = (touch){.part = i, .elements = common};
+    }
+  }
+}
+
+// The time grows with the number of parts and of the chunks that each spans.
+static tri_status find_splits_of(table *t, int64_t first, int64_t end)
+{
+  const tri_shape *shape = &t->parts[first].array.shape;
+  int64_t *counts;
+  TRI_CALL(check_parts(&t->parts[first], end - first));
+  TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, tri_chunk_count(shape), &counts));
+  count_touches(t, first, end, counts);
+  const tri_status status = add_splits(t, shape, counts);
+  if (status == TRI_OK) fill_touches(t, first, end, counts);
+  tri_free(counts);
+  return status;
 }
 
 static tri_status find_splits(table *t)
 {
   for (int64_t first = 0, end; first < t->n_parts; first = end) {
     end = end_of_array(t, first);
-    TRI_CALL(check_parts(&t->parts[first], end - first));
-    bool *whole;
-    TRI_CALL(TRI_NEW(TRI_MODULE_CKPT, tri_chunk_count(&t->parts[first].array.shape), &whole));
-    const tri_status status = find_splits_of(t, first, end - first, whole);
-    tri_free(whole);
-    TRI_CALL(status);
+    TRI_CALL(find_splits_of(t, first, end));
   }
   return TRI_OK;
 }
@@ -177,9 +250,19 @@ static int assembler(const batch *b, int64_t i)
   return (int)((b->first + i) % tri_comm_size(b->comm));
 }
 
+static const part *part_of(const table *t, int64_t which)
+{
+  return &t->parts[t->touches[which].part];
+}
+
+static const tri_ckpt_array *array_of(const table *t, const split *s)
+{
+  return &part_of(t, s->first_touch)->array;
+}
+
 static size_t split_bytes(const table *t, const split *s)
 {
-  const tri_ckpt_array *array = &t->parts[s->first_part].array;
+  const tri_ckpt_array *array = array_of(t, s);
   return (size_t)tri_chunk_elements(&array->shape, s->chunk) * tri_dtype_size(array->dtype);
 }
 
@@ -187,7 +270,7 @@ static size_t split_bytes(const table *t, const split *s)
 static void pack(batch *b, const part *p, int64_t chunk)
 {
   const tri_ckpt_array *array = &p->array;
-  tri_box boxes[TRI_FLAT_BOXES], common;
+  tri_box boxes[TRI_RANGE_BOXES], common;
   const int n = tri_chunk_boxes(&array->shape, chunk, boxes);
   for (int i = 0; i < n; i++) {
     if (!tri_box_intersect(&boxes[i], &array->box, &common)) continue;
@@ -203,7 +286,7 @@ static size_t unpack(const part *p, int64_t chunk, const char *from, char *to)
 {
   const tri_ckpt_array *array = &p->array;
   const size_t element = tri_dtype_size(array->dtype);
-  tri_box boxes[TRI_FLAT_BOXES], common;
+  tri_box boxes[TRI_RANGE_BOXES], common;
   const int n = tri_chunk_boxes(&array->shape, chunk, boxes);
   size_t used = 0;
   for (int i = 0; i < n; i++) {
@@ -216,32 +299,40 @@ static size_t unpack(const part *p, int64_t chunk, const char *from, char *to)
   return used;
 }
 
-static size_t part_bytes(const part *p, int64_t chunk)
+// The touches of a split from `first` to `end` are of parts of one rank, which sends them as one.
+static size_t run_of_rank(const table *t, const split *s, int64_t first, int64_t *end)
 {
-  return (size_t)tri_chunk_common(&p->array.shape, chunk, &p->array.box) *
-         tri_dtype_size(p->array.dtype);
+  int64_t elements = 0;
+  const int rank = part_of(t, first)->rank;
+  for (*end = first; *end < s->first_touch + s->n_touches; ++*end) {
+    if (part_of(t, *end)->rank != rank) break;
+    elements += t->touches[*end].elements;
+  }
+  return (size_t)elements * tri_dtype_size(array_of(t, s)->dtype);
 }
 
 // Fills the messages of this batch; a rank's own bytes go to itself without one.
 static void prepare(batch *b)
 {
+  const table *t = b->table;
   const int rank = tri_comm_rank(b->comm);
   b->n_sends = b->n_receives = 0;
   b->out_used = b->in_used = 0;
   for (int64_t i = 0; i < b->n; i++) {
     const split *s = split_at(b, i);
     const int to = assembler(b, i);
-    for (int64_t k = s->first_part; k < s->first_part + s->n_parts; k++) {
-      const part *p = &b->table->parts[k];
-      const size_t bytes = part_bytes(p, s->chunk);
-      if (bytes == 0 || (p->rank != rank && to != rank)) continue;
+    for (int64_t k = s->first_touch, end; k < s->first_touch + s->n_touches; k = end) {
+      const size_t bytes = run_of_rank(t, s, k, &end);
+      const int sender = part_of(t, k)->rank;
+      if (sender != rank && to != rank) continue;
       const tri_message out = {.data = b->out + b->out_used, .size_bytes = bytes, .peer = to};
-      const tri_message in = {.data = b->in + b->in_used, .size_bytes = bytes, .peer = p->rank};
-      if (p->rank == rank) pack(b, p, s->chunk);
-      if (to == rank && p->rank == rank) memcpy(in.data, out.data, bytes);
+      const tri_message in = {.data = b->in + b->in_used, .size_bytes = bytes, .peer = sender};
+      for (int64_t j = k; j < end && sender == rank; j++)
+        pack(b, part_of(t, j), s->chunk);
+      if (to == rank && sender == rank) memcpy(in.data, out.data, bytes);
       if (to == rank) b->in_used += bytes;
-      if (p->rank == rank && to != rank) b->sends[b->n_sends++] = out;
-      if (p->rank != rank && to == rank) b->receives[b->n_receives++] = in;
+      if (sender == rank && to != rank) b->sends[b->n_sends++] = out;
+      if (sender != rank && to == rank) b->receives[b->n_receives++] = in;
     }
   }
 }
@@ -252,11 +343,11 @@ static tri_status digest_received(const batch *b, char *assembled, tri_chunk_lis
   for (int64_t i = 0; i < b->n; i++) {
     if (assembler(b, i) != tri_comm_rank(b->comm)) continue;
     const split *s = split_at(b, i);
-    for (int64_t k = s->first_part; k < s->first_part + s->n_parts; k++)
-      used += unpack(&b->table->parts[k], s->chunk, b->in + used, assembled);
+    for (int64_t k = s->first_touch; k < s->first_touch + s->n_touches; k++)
+      used += unpack(part_of(b->table, k), s->chunk, b->in + used, assembled);
     tri_digest digest;
     tri_digest_of(assembled, split_bytes(b->table, s), &digest);
-    TRI_CALL(tri_chunk_list_add(list, &b->table->parts[s->first_part].array, s->chunk, &digest));
+    TRI_CALL(tri_chunk_list_add(list, array_of(b->table, s), s->chunk, &digest));
   }
   return TRI_OK;
 }
@@ -296,7 +387,7 @@ static void bounds(const table *t, int n_ranks, size_t *bytes, size_t *chunk_byt
     for (int64_t i = first; i < first + n; i++) {
       const size_t own = split_bytes(t, &t->splits[i]);
       sum += own;
-      count += t->splits[i].n_parts;
+      count += t->splits[i].n_touches < n_ranks ? t->splits[i].n_touches : n_ranks;
       if (own > *chunk_bytes) *chunk_bytes = own;
     }
     if (sum > *bytes) *bytes = sum;
@@ -354,6 +445,7 @@ tri_status tri_split_chunks_digest(tri_comm *comm, const tri_ckpt_state *state,
   if (t.n_splits > 0) TRI_CALL_GOTO(done, run_batches(comm, state, &t, list));
 
 done:
+  tri_free(t.touches);
   tri_free(t.splits);
   tri_free(t.parts);
   return status;

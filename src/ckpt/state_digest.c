@@ -20,7 +20,7 @@ static tri_status digest_chunk(const tri_ckpt_state *state, int index, int64_t c
                                tri_digest *out)
 {
   const tri_ckpt_array *array = &state->arrays[index];
-  tri_box boxes[TRI_FLAT_BOXES];
+  tri_box boxes[TRI_RANGE_BOXES];
   const int n = tri_chunk_boxes(&array->shape, chunk, boxes);
   size_t used = 0;
   for (int i = 0; i < n; i++) {
@@ -35,8 +35,8 @@ static tri_status digest_array(const tri_ckpt_state *state, int index, char *sta
                                tri_chunk_list *list)
 {
   const tri_ckpt_array *array = &state->arrays[index];
-  if (array->replica == 0) TRI_CALL(tri_chunk_list_add(list, array, -1, NULL));
-  if (tri_box_elements(&array->box) == 0) return TRI_OK;
+  if (tri_box_elements(&array->box) == 0)
+    return array->replica == 0 ? tri_chunk_list_add(list, array, -1, NULL) : TRI_OK;
   int64_t first, last;
   tri_chunk_range(&array->shape, &array->box, &first, &last);
   for (int64_t c = first; c <= last; c++) {

@@ -60,6 +60,34 @@ bool tri_box_intersect(const tri_box *a, const tri_box *b, tri_box *out)
   return some;
 }
 
+// Every step takes as many whole indices as it can of the coarsest axis that it can: first ever
+// coarser axes, each up to the end of the one before it, then ever finer ones. Only the coarsest is
+// not used twice, hence 2 * n_axes - 1.
+int tri_box_cut_range(const tri_box *box, int64_t first, int64_t n, tri_box out[TRI_RANGE_BOXES])
+{
+  int n_boxes = 0;
+  while (n > 0) {
+    int axis = box->n_axes - 1;
+    int64_t stride = 1; // elements of one index of `axis`
+    while (axis > 0 && first % (stride * box->count[axis]) == 0 && stride * box->count[axis] <= n)
+      stride *= box->count[axis--];
+    tri_box *part = &out[n_boxes++];
+    *part = *box;
+    if (axis < 0) return n_boxes; // a scalar
+    int64_t index = first / stride;
+    const int64_t left = box->count[axis] - index % box->count[axis];
+    const int64_t rows = n / stride < left ? n / stride : left;
+    for (int a = axis; a >= 0; a--) {
+      part->start[a] = box->start[a] + index % box->count[a];
+      part->count[a] = a == axis ? rows : 1;
+      index /= box->count[a];
+    }
+    first += rows * stride;
+    n -= rows * stride;
+  }
+  return n_boxes;
+}
+
 // Offset in elements of a global position inside a packed box.
 static int64_t offset_in(const tri_box *box, const int64_t *position)
 {

@@ -3,6 +3,7 @@
 // made up by an enemy, its digest in order, is refused with a message and never crashes.
 #include "ckpt/manifest.h"
 
+#include "ckpt/cover.h"
 #include "ckpt/pieces.h"
 #include "test.h"
 #include "trireme/base/memory.h"
@@ -24,8 +25,10 @@ static void make_text(void)
   tri_manifest_array arrays[3] = {{"a/b", TRI_DTYPE_F32, {2, {10, 20}}, 0, 3},
                                   {"none", TRI_DTYPE_BF16, {1, {0}}, 3, 0},
                                   {"s", TRI_DTYPE_F64, {0, {0}}, 3, 1}};
-  tri_manifest_piece pieces[4] = {
-      {0, box(0, 0, 10, 5)}, {1, box(0, 5, 4, 15)}, {2, box(4, 5, 6, 15)}, {1, {.n_axes = 0}}};
+  tri_manifest_piece pieces[4] = {{.file = 0, .box = box(0, 0, 10, 5)},
+                                  {.file = 1, .box = box(0, 5, 4, 15)},
+                                  {.file = 2, .box = box(4, 5, 6, 15)},
+                                  {.file = 1, .box = {.n_axes = 0}}};
   const tri_manifest m = {7, attributes, 3, 3, 4, files, arrays, pieces};
   EXPECT_OK(tri_manifest_write(&m, &text, &text_bytes));
 }
@@ -93,7 +96,7 @@ TEST(made_up_manifests_are_refused)
     const char *old, *new, *message;
   } changes[] = {
       {"trireme checkpoint", "other", "its format is 'other'"},
-      {"\"version\":1", "\"version\":2", "has version 2"},
+      {"\"version\":1", "\"version\":3", "has version 3"},
       {"\"version\":1", "\"version\":1,\"more\":1", "members that are not known"},
       {"\"step\":7,\n", "", "has no \"step\""},
       {"\"step\":7,\n", "\"step\":-1,\n", "-1 is not from 0"},
@@ -123,21 +126,22 @@ TEST(made_up_manifests_are_refused)
       {"[10,20]", "[10,20,1]", "a list of 3 numbers is missing"},
       {"[10,20]", "[10,20,1,1,1]", "at most 4 axes"},
       {"[10,20]", "[10,-20]", "-20 is not from 0"},
-      {"[10,20]", "[10,21]", "element (0, 20) is held 0 times"},
+      {"[10,20]", "[10,21]", "elements [20, 21), the first at (0, 20), are held by no file"},
       {"[10,20]", "[10,19]", "leaves the extent 19"},
       {"[10,20]", "[9000000000000000000,9000000000000000000]", "more bytes than 64 bits"},
       {"[10,20]", "[0,9000000000000000000]", ": "},
-      {"[0,[0,0],[10,5]]", "[0,[0,0],[10,6]]", "element (0, 5) is held 2 times"},
-      {"[0,[0,0],[10,5]]", "[0,[0,0],[10,4]]", "element (0, 4) is held 0 times"},
+      {"[0,[0,0],[10,5]]", "[0,[0,0],[10,6]]",
+       "[5, 6), the first at (0, 5), are held 2 times: by file 0, file 1"},
+      {"[0,[0,0],[10,5]]", "[0,[0,0],[10,4]]", "[4, 5), the first at (0, 4), are held by no file"},
       {"[0,[0,0],[10,5]]", "[0,[0,0],[10,0]]", "0 is not from 1"},
       {"[0,[0,0],[10,5]]", "[0,[-1,0],[10,5]]", "-1 is not from 0"},
       {"[0,[0,0],[10,5]]", "[0,[9223372036854775807,0],[10,5]]", "leaves the extent"},
       {"[0,[0,0],[10,5]]", "[3,[0,0],[10,5]]", "3 is not from 0 to 2"},
       {"[0,[0,0],[10,5]]", "[2,[0,0],[10,5]]", "its file is there twice or out of order"},
       {"[0,[0,0],[10,5]]", "[0,[0,0]]", "no list of file, start and count"},
-      {"[0,[0,0],[10,5]],", "", "element (0, 0) is held 0 times"},
-      {"[1,[],[]]", "", "element () is held 0 times"},
-      {"[1,[],[]]", "[0,[],[]],[1,[],[]]", "element () is held 2 times"},
+      {"[0,[0,0],[10,5]],", "", "[0, 5), the first at (0, 0), are held by no file"},
+      {"[1,[],[]]", "", "[0, 1), the first at (), are held by no file"},
+      {"[1,[],[]]", "[0,[],[]],[1,[],[]]", "at (), are held 2 times: by file 0, file 1"},
       {"[1,[],[]]", "1", "no list of file, start and count"},
       {"\"pieces\":[]", "\"pieces\":[[0,[0],[1]]]", "leaves the extent 0"},
       {"\"pieces\":[]", "\"pieces\":0", "a list of pieces"},
@@ -189,17 +193,60 @@ TEST(random_edits_never_crash)
   EXPECT(accepted < 4000); // digits of a step, letters of a name: right as well
 }
 
+// Version 2: several pieces of an array in one file, one behind the other in its dataset.
+TEST(several_pieces_in_a_file)
+{
+  static const struct {
+    const char *old, *new, *message;
+  } changes[] = {
+      {"\"version\":2", "\"version\":1", "piece 1: it or its file is there twice"},
+      {"[0,[0,0],[2,5]],[0,[2,2],[1,2]]", "[0,[2,2],[1,2]],[0,[0,0],[2,5]]", "out of order"},
+      {"[0,[2,2],[1,2]]", "[0,[2,2],[1,2]],[0,[2,2],[1,2]]", "there twice or out of order"},
+      {"[0,[2,2],[1,2]]", "[0,[2,2],[1,1]]", "[13, 14), the first at (2, 3), are held by no file"},
+      {"[0,[2,2],[1,2]]", "[0,[1,4],[2,1]],[0,[2,2],[1,2]]", "2 times: by file 0, file 0"},
+      {"\"bytes\":60", "\"bytes\":47", "too small for its pieces"},
+  };
+  char attributes[] = "{}", changed[4096], *written;
+  size_t size;
+  tri_manifest_file files[2] = {{"a.h5", 60, {{1}}}, {"b.h5", 60, {{2}}}};
+  tri_manifest_array arrays[1] = {{"w", TRI_DTYPE_F32, {2, {3, 5}}, 0, 4}};
+  tri_manifest_piece pieces[4] = {{.file = 0, .box = box(0, 0, 2, 5)},
+                                  {.file = 0, .box = box(2, 2, 1, 2)},
+                                  {.file = 1, .box = box(2, 0, 1, 2)},
+                                  {.file = 1, .box = box(2, 4, 1, 1)}};
+  const tri_manifest m = {7, attributes, 2, 1, 4, files, arrays, pieces};
+  tri_manifest again;
+  EXPECT_OK(tri_manifest_write(&m, &written, &size));
+  EXPECT_OK(tri_manifest_read("M", written, size, &again));
+  static const int64_t before[] = {0, 10, 0, 2}, total[] = {12, 12, 3, 3};
+  for (int i = 0; i < 4 && again.n_pieces == 4; i++)
+    EXPECT(again.pieces[i].before == before[i] && again.pieces[i].total == total[i]);
+  tri_manifest_clear(&again);
+  for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+    const char *at = strstr(written, changes[i].old);
+    EXPECT(at != NULL);
+    if (at == NULL) continue;
+    const int n = snprintf(changed, sizeof changed - 200, "%.*s%s%s", (int)(at - written), written,
+                           changes[i].new, at + strlen(changes[i].old));
+    EXPECT_ERROR(TRI_ERR_FORMAT, changes[i].message, read_text(changed, sign(changed, (size_t)n)));
+  }
+  tri_free(written);
+}
+
 // Many pieces must not take the square of the time.
 TEST(many_pieces_are_checked_fast)
 {
   enum { N = 60000 };
   tri_box *columns = malloc(N * sizeof *columns);
+  int *files = calloc(N, sizeof *files);
   for (int i = 0; i < N; i++)
     columns[i] = box(0, N - 1 - i, 3, 1);
   const tri_shape shape = tri_shape_2d(3, N);
-  EXPECT_OK(tri_ckpt_check_cover("c", &shape, columns, N));
+  const tri_cover cover = {"c", &shape, columns, files, "file", N};
+  EXPECT_OK(tri_ckpt_check_cover(&cover));
   columns[7].start[1]++;
-  EXPECT_ERROR(TRI_ERR_FORMAT, "is held 0 times", tri_ckpt_check_cover("c", &shape, columns, N));
+  EXPECT_ERROR(TRI_ERR_FORMAT, "are held by no file", tri_ckpt_check_cover(&cover));
+  free(files);
   free(columns);
 }
 
@@ -209,6 +256,7 @@ int main(void)
   TEST_RUN(every_flipped_bit_and_every_cut_is_found);
   TEST_RUN(made_up_manifests_are_refused);
   TEST_RUN(random_edits_never_crash);
+  TEST_RUN(several_pieces_in_a_file);
   TEST_RUN(many_pieces_are_checked_fast);
   tri_free(text);
   EXPECT(tri_memory_blocks(TRI_MODULE_CKPT) == 0);

@@ -3,6 +3,7 @@ check_PROGRAMS += \
   tests/ckpt/disk_full_test \
   tests/ckpt/manifest_test \
   tests/ckpt/pieces_test \
+  tests/ckpt/ranges_test \
   tests/ckpt/save_load_test \
   tests/ckpt/save_loop
 dist_check_SCRIPTS += \

@@ -1,7 +1,8 @@
-// Cutting of arrays: slabs and ranges of indices walk every element once in order, the pieces of
-// replicas are a partition, and the cover check agrees with counting.
+// Cutting of arrays: slabs walk every element once in order, the pieces of replicas are a
+// partition, and the cover check agrees with counting and says what is wrong where.
 #include "ckpt/pieces.h"
 
+#include "ckpt/cover.h"
 #include "test.h"
 #include "trireme/base/random.h"
 
@@ -18,8 +19,8 @@ static tri_shape draw_shape(uint64_t *counter, int64_t most)
   return shape;
 }
 
-// Adds one to every element of the box.
-static void count_box(const tri_shape *shape, const tri_box *box, int *counts)
+// Bit i of an element: box i holds it.
+static void mark_box(const tri_shape *shape, const tri_box *box, int bit, uint64_t *marks)
 {
   const int64_t n = tri_box_elements(box);
   for (int64_t e = 0; e < n; e++) {
@@ -30,7 +31,7 @@ static void count_box(const tri_shape *shape, const tri_box *box, int *counts)
     }
     for (int a = 0; a < box->n_axes; a++)
       index = index * shape->extent[a] + place[a];
-    counts[index]++;
+    marks[index] |= (uint64_t)1 << bit;
   }
 }
 
@@ -40,31 +41,6 @@ static int64_t first_index(const tri_shape *shape, const tri_box *box)
   for (int a = 0; a < box->n_axes; a++)
     index = index * shape->extent[a] + box->start[a];
   return index;
-}
-
-TEST(ranges_become_boxes_in_order)
-{
-  uint64_t counter = 0;
-  for (int trial = 0; trial < 5000; trial++) {
-    const tri_shape shape = draw_shape(&counter, 7);
-    const int64_t all = tri_shape_elements(&shape);
-    const int64_t first = draw(&counter, all), n = draw(&counter, all - first + 1);
-    tri_box boxes[TRI_FLAT_BOXES];
-    const int n_boxes = tri_flat_boxes(&shape, first, n, boxes);
-    EXPECT(n_boxes <= TRI_FLAT_BOXES);
-    int64_t next = first;
-    for (int i = 0; i < n_boxes; i++) {
-      EXPECT(first_index(&shape, &boxes[i]) == next);
-      EXPECT_OK(tri_box_check(&boxes[i], &shape, 4));
-      // Contiguous: the last element of the box is as far on as the box is large.
-      tri_box last = boxes[i];
-      for (int a = 0; a < last.n_axes; a++)
-        last.start[a] += last.count[a] - 1;
-      next += tri_box_elements(&boxes[i]);
-      EXPECT(first_index(&shape, &last) == next - 1);
-    }
-    EXPECT(next == first + n);
-  }
 }
 
 TEST(slabs_walk_the_packed_box_in_order)
@@ -114,11 +90,33 @@ TEST(replicas_share_a_box)
       if (n == 7) total += tri_box_elements(&pieces[n_pieces]);
       n_pieces++;
     }
-    EXPECT_OK(tri_ckpt_check_cover(array.name, &shape, pieces, n_pieces));
+    static const int ranks[7] = {0, 1, 2, 3, 4, 5, 6};
+    const tri_cover cover = {array.name, &shape, pieces, ranks, "rank", n_pieces};
+    EXPECT_OK(tri_ckpt_check_cover(&cover));
     EXPECT(n_pieces == 1 || tri_shape_elements(&shape) * 4 > TRI_PIECE_BYTES);
   }
   for (int r = 0; r < 7; r++)
     EXPECT_NEAR((double)written[r], (double)total / 7, 0.25 * (double)total / 7);
+}
+
+TEST(replicas_share_the_small_boxes_of_an_array)
+{
+  int written[4] = {0};
+  tri_ckpt_array array = {.name = "a", .dtype = TRI_DTYPE_F32, .n_replicas = 4};
+  array.shape = tri_shape_1d(4000);
+  for (int i = 0; i < 1000; i++) {
+    array.box = (tri_box){.n_axes = 1, .start = {4 * i}, .count = {4}};
+    tri_box piece;
+    int n_writers = 0;
+    for (array.replica = 0; array.replica < 4; array.replica++) {
+      if (!tri_ckpt_piece(&array, &piece)) continue;
+      written[array.replica]++;
+      n_writers++;
+    }
+    EXPECT(n_writers == 1);
+  }
+  for (int r = 0; r < 4; r++)
+    EXPECT_NEAR(written[r], 250, 70); // five standard deviations of a fair draw
 }
 
 // Cuts a box at random into a partition.
@@ -137,10 +135,33 @@ static int cut(uint64_t *counter, const tri_box *box, int depth, tri_box *out)
   return n + cut(counter, &high, depth - 1, out + n);
 }
 
+// The message names the first bad element, all that follow it in the same boxes, and those boxes.
+static void expect_cover_error(const tri_cover *cover, const uint64_t *marks, int64_t bad)
+{
+  const int64_t elements = tri_shape_elements(cover->shape);
+  int64_t end = bad + 1;
+  while (end < elements && marks[end] == marks[bad])
+    end++;
+  char range[128], held[256] = "are held by no rank";
+  snprintf(range, sizeof range, "array a: elements [%d, %d), the first at (", (int)bad, (int)end);
+  if (marks[bad] != 0) {
+    int used = snprintf(held, sizeof held, "are held %d times:", __builtin_popcountll(marks[bad]));
+    int named = 0;
+    for (int i = 0; i < cover->n_boxes && named < 8; i++)
+      if ((marks[bad] >> i & 1) != 0)
+        used += snprintf(held + used, sizeof held - (size_t)used, "%s rank %d",
+                         named++ == 0 ? " by" : ",", cover->holders[i]);
+  }
+  EXPECT_ERROR(TRI_ERR_FORMAT, range, tri_ckpt_check_cover(cover));
+  EXPECT_ERROR(TRI_ERR_FORMAT, held, tri_ckpt_check_cover(cover));
+}
+
 TEST(cover_check_agrees_with_counting)
 {
   uint64_t counter = 2000000;
-  int n_good = 0;
+  int n_good = 0, ranks[40];
+  for (int i = 0; i < 40; i++)
+    ranks[i] = 3 * i;
   for (int trial = 0; trial < 4000; trial++) {
     const tri_shape shape = draw_shape(&counter, 6);
     const tri_box all = tri_box_all(&shape);
@@ -152,22 +173,21 @@ TEST(cover_check_agrees_with_counting)
     if (change == 2) boxes[which] = boxes[--n];
     if (change == 3 && boxes[which].start[axis] > 0) boxes[which].start[axis]--;
     if (change == 4 && boxes[which].count[axis] > 1) boxes[which].count[axis]--;
-    int *counts = calloc((size_t)tri_shape_elements(&shape), sizeof *counts);
-    for (int i = 0; i < n; i++)
-      count_box(&shape, &boxes[i], counts);
-    int64_t bad = 0;
     const int64_t elements = tri_shape_elements(&shape);
-    while (bad < elements && counts[bad] == 1)
+    uint64_t *marks = calloc((size_t)elements, sizeof *marks);
+    for (int i = 0; i < n; i++)
+      mark_box(&shape, &boxes[i], i, marks);
+    int64_t bad = 0;
+    while (bad < elements && __builtin_popcountll(marks[bad]) == 1)
       bad++;
+    const tri_cover cover = {"a", &shape, boxes, ranks, "rank", n};
     if (bad == elements) {
-      EXPECT_OK(tri_ckpt_check_cover("a", &shape, boxes, n));
+      EXPECT_OK(tri_ckpt_check_cover(&cover));
       n_good++;
     } else {
-      char message[64];
-      snprintf(message, sizeof message, "is held %d times", counts[bad]);
-      EXPECT_ERROR(TRI_ERR_FORMAT, message, tri_ckpt_check_cover("a", &shape, boxes, n));
+      expect_cover_error(&cover, marks, bad);
     }
-    free(counts);
+    free(marks);
   }
   EXPECT(n_good > 500 && n_good < 3500);
 }
@@ -191,9 +211,9 @@ TEST(names_are_plain)
 
 int main(void)
 {
-  TEST_RUN(ranges_become_boxes_in_order);
   TEST_RUN(slabs_walk_the_packed_box_in_order);
   TEST_RUN(replicas_share_a_box);
+  TEST_RUN(replicas_share_the_small_boxes_of_an_array);
   TEST_RUN(cover_check_agrees_with_counting);
   TEST_RUN(names_are_plain);
   return test_end();

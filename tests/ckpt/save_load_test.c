@@ -339,10 +339,10 @@ static void break_state(toy *t, fault what)
 
 TEST(a_failed_save_leaves_nothing)
 {
-  static const char *const messages[] = {"no memory to fetch", "array scalar: element () is held ",
-                                         "array tokens: element (0) is held 0 times",
-                                         "array tokens has another type or shape",
-                                         "'../x' is no name for an array"};
+  static const char *const messages[] = {
+      "no memory to fetch", "array scalar: elements [0, 1), the first at (), are held ",
+      "array tokens: elements [0, 1), the first at (0), are held by no rank",
+      "array tokens has another type or shape", "'../x' is no name for an array"};
   static const tri_status statuses[] = {TRI_ERR_MEMORY, TRI_ERR_ARGUMENT, TRI_ERR_ARGUMENT,
                                         TRI_ERR_ARGUMENT, TRI_ERR_ARGUMENT};
   const int last = n_ranks() - 1;
@@ -376,7 +376,7 @@ TEST(digest_refuses_holes)
   t.fail_fetch = -1;
   make_hole(&t);
   EXPECT_ERROR(tri_comm_rank(world) == 0 || n_ranks() > 1 ? TRI_ERR_ARGUMENT : TRI_ERR_PEER,
-               "array tokens: element (0) is held 0 times",
+               "array tokens: elements [0, 1), the first at (0), are held by no rank",
                tri_ckpt_digest(world, &t.state, "{}", &digest));
   toy_free(&t);
 }

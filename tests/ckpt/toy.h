@@ -35,13 +35,13 @@ static const toy_kind toy_kinds[] = {
     {"bias", TRI_DTYPE_F32, {1, {33}}},
     {"tokens", TRI_DTYPE_U16, {1, {70000}}},
 };
-enum { TOY_KINDS = sizeof toy_kinds / sizeof toy_kinds[0] };
+enum { TOY_KINDS = sizeof toy_kinds / sizeof toy_kinds[0], TOY_MOST = 1000 };
 
 typedef struct toy {
-  tri_ckpt_array arrays[TOY_KINDS];
-  void *data[TOY_KINDS]; // packed boxes
+  tri_ckpt_array arrays[TOY_MOST];
+  void *data[TOY_MOST]; // packed boxes, and a guard byte
   tri_ckpt_state state;
-  int64_t fetched[TOY_KINDS]; // elements
+  int64_t fetched[TOY_MOST];  // elements
   int fail_fetch, fail_store; // array at which a call fails, -1 for none
 } toy;
 
@@ -137,23 +137,41 @@ static int64_t toy_walk(toy *t, int index, uint64_t version, bool fill)
   return wrong;
 }
 
-static void toy_make(toy *t, toy_layout layout, int rank, int size)
+static void toy_begin(toy *t)
 {
   *t = (toy){.fail_fetch = -1, .fail_store = -1};
-  int n = 0;
+  t->state =
+      (tri_ckpt_state){.arrays = t->arrays, .fetch = toy_fetch, .store = toy_store, .user = t};
+}
+
+static tri_ckpt_array toy_array(int kind)
+{
+  tri_ckpt_array a = {.dtype = toy_kinds[kind].dtype, .shape = toy_kinds[kind].shape};
+  snprintf(a.name, sizeof a.name, "%s", toy_kinds[kind].name);
+  a.box = tri_box_all(&a.shape);
+  a.n_replicas = 1;
+  return a;
+}
+
+// Adds an array, its data poisoned.
+static void toy_add(toy *t, const tri_ckpt_array *a)
+{
+  const int n = t->state.n_arrays++;
+  const size_t bytes = (size_t)tri_box_elements(&a->box) * tri_dtype_size(a->dtype);
+  EXPECT(n < TOY_MOST);
+  t->arrays[n] = *a;
+  t->data[n] = tri_calloc(TRI_MODULE_TEST, bytes + 1, 1);
+  memset(t->data[n], 0xa5, bytes + 1);
+}
+
+__attribute__((unused)) static void toy_make(toy *t, toy_layout layout, int rank, int size)
+{
+  toy_begin(t);
   for (int i = 0; i < TOY_KINDS; i++) {
     const int kind = rank % 2 == 0 ? i : TOY_KINDS - 1 - i; // not in the same order everywhere
-    tri_ckpt_array a = {.dtype = toy_kinds[kind].dtype, .shape = toy_kinds[kind].shape};
-    snprintf(a.name, sizeof a.name, "%s", toy_kinds[kind].name);
-    if (!toy_place(layout, kind, rank, size, &a)) continue;
-    t->arrays[n] = a;
-    const size_t bytes = (size_t)tri_box_elements(&a.box) * tri_dtype_size(a.dtype);
-    t->data[n] = tri_calloc(TRI_MODULE_TEST, bytes + 1, 1);
-    memset(t->data[n], 0xa5, bytes + 1);
-    n++;
+    tri_ckpt_array a = toy_array(kind);
+    if (toy_place(layout, kind, rank, size, &a)) toy_add(t, &a);
   }
-  t->state = (tri_ckpt_state){
-      .arrays = t->arrays, .n_arrays = n, .fetch = toy_fetch, .store = toy_store, .user = t};
 }
 
 static void toy_fill(toy *t, uint64_t version)
@@ -166,8 +184,12 @@ static void toy_fill(toy *t, uint64_t version)
 __attribute__((unused)) static int64_t toy_wrong(toy *t, uint64_t version)
 {
   int64_t wrong = 0;
-  for (int i = 0; i < t->state.n_arrays; i++)
+  for (int i = 0; i < t->state.n_arrays; i++) {
+    const tri_ckpt_array *a = &t->arrays[i];
+    const size_t bytes = (size_t)tri_box_elements(&a->box) * tri_dtype_size(a->dtype);
     wrong += toy_walk(t, i, version, false);
+    wrong += ((const unsigned char *)t->data[i])[bytes] != 0xa5; // the guard
+  }
   return wrong;
 }
 

@@ -1,1 +1,2 @@
-check_PROGRAMS +=
+check_PROGRAMS += \
+  tests/tensor/box_test

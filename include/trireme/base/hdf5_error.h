@@ -15,6 +15,11 @@ tri_status tri_hdf5_error_set(tri_status code, const char *function, const char 
 #define TRI_ERROR_HDF5(code, ...) \
   tri_hdf5_error_set((code), __func__, __FILE__, __LINE__, __VA_ARGS__)
 
+#define TRI_CHECK_HDF5(condition, code, ...) \
+  do { \
+    if (!(condition)) return TRI_ERROR_HDF5(code, __VA_ARGS__); \
+  } while (0)
+
 // The function holds a variable `status`.
 #define TRI_CHECK_HDF5_GOTO(label, condition, code, ...) \
   do { \

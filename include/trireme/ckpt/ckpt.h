@@ -22,7 +22,7 @@ typedef struct tri_ckpt_array {
   char name[96]; // global, "parameter/h.0.ln_1.weight": printable ASCII, parts not "." or ".."
   tri_dtype dtype;
   tri_shape shape; // global
-  tri_box box;     // held by this rank
+  tri_box box;     // held by this rank; may be empty
   int replica;     // this rank's place among the ranks that hold the same box …
   int n_replicas;  // … who share the work of writing and digesting it
 } tri_ckpt_array;
@@ -33,9 +33,12 @@ typedef tri_status (*tri_ckpt_fetch)(void *user, int index, const tri_box *part,
 typedef tri_status (*tri_ckpt_store)(void *user, int index, const tri_box *part,
                                      const void *host_in);
 
-// The arrays of a rank with their access. A rank gives every name at most once (one box of an
-// array); the ranks need not give the same names, nor in the same order. Distinct boxes of an array
-// are disjoint and cover it.
+// The arrays of a rank with their access. A rank may give a name several times, with one type and
+// shape and with disjoint boxes of the array, each with replicas of its own: a flat range is
+// tri_box_cut_range of the whole (a ZeRO shard), a split of fused rows is a box for each part.
+// Boxes may be as small as one element, or empty. The ranks need not give the same names, nor in
+// the same order. Distinct boxes of an array are disjoint and together cover it; boxes are the same
+// only as replicas of one another, numbered 0 to n_replicas - 1.
 typedef struct tri_ckpt_state {
   const tri_ckpt_array *arrays;
   int n_arrays;
@@ -47,7 +50,8 @@ typedef struct tri_ckpt_state {
 // Writes folder/step-%08d. Collective, errors agree; on an error the temporary folder is removed
 // and older checkpoints are untouched. attributes: one JSON object as text, equal on all ranks.
 // Existing checkpoint of that step: replaced by rename only after the new one is whole. Checks that
-// every element of every array is written exactly once.
+// every element of every array is written exactly once: else TRI_ERR_ARGUMENT names the array, a
+// range of its elements and the ranks that hold them.
 TRI_MUST_CHECK tri_status tri_ckpt_save(tri_comm *comm, const char *folder, int64_t step,
                                         const tri_ckpt_state *state, const char *attributes);
 
@@ -113,7 +117,8 @@ TRI_MUST_CHECK tri_status tri_ckpt_list(const char *folder, tri_ckpt_entry **out
 
 // The state digest: of every array by name and global index, in chunks, and of the attributes; the
 // same for every layout, order of arrays and white space in the attributes. Boxes may be cut in any
-// way: a chunk that several ranks share is put together on one of them. TRI_ERR_ARGUMENT when the
-// boxes do not cover an array exactly once. Collective, errors agree; *out is set on all ranks.
+// way: a chunk that several boxes share is put together on one rank. TRI_ERR_ARGUMENT, as by
+// tri_ckpt_save, when the boxes do not cover an array exactly once. Collective, errors agree; *out
+// is set on all ranks.
 TRI_MUST_CHECK tri_status tri_ckpt_digest(tri_comm *comm, const tri_ckpt_state *state,
                                           const char *attributes, tri_digest *out);

@@ -7,7 +7,10 @@
 
 #include "trireme/base/status.h"
 
-enum { TRI_MAX_AXES = 4 };
+enum {
+  TRI_MAX_AXES = 4,
+  TRI_RANGE_BOXES = 2 * TRI_MAX_AXES - 1 // most boxes of a range
+};
 
 // Row-major, last axis fastest. n_axes 0 is a scalar.
 typedef struct tri_shape {
@@ -33,6 +36,12 @@ int64_t tri_box_elements(const tri_box *box);
 
 // The common part; false (and *out empty) when there is none.
 bool tri_box_intersect(const tri_box *a, const tri_box *b, tri_box *out);
+
+// The elements first <= index < first + n in the row-major order of `box`, 0 <= first, 0 <= n,
+// first + n <= its elements, as boxes of the array that `box` lies in. They are disjoint, not empty
+// and in the order of the index, each contiguous in the packed box. Returns how many: 0 when n is
+// 0, else at most 1 for 0 or 1 axes, 2 * n_axes - 1 for more.
+int tri_box_cut_range(const tri_box *box, int64_t first, int64_t n, tri_box out[TRI_RANGE_BOXES]);
 
 // Copies `part` from an array holding `from_box` to one holding `to_box`, both packed row-major,
 // `size_bytes` an element; `part` lies in both.
