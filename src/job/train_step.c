@@ -94,7 +94,8 @@ static tri_status compute(tri_train *train, int microbatch, const tri_batch_slot
                                train->samples + (uint64_t)microbatch * (uint64_t)train->B,
                            .loss_scale = (float)(1.0 / tokens)};
   float *gradients = NULL;
-  TRI_CALL(tri_data_parallel_gradients(train->dp, microbatch, &gradients));
+  TRI_CALL(
+      tri_data_parallel_gradients(train->dp, microbatch, 0, train->model->n_blocks, &gradients));
   TRI_CALL(forward(train, &batch, gradients));
   TRI_CALL(backward(train, &batch, microbatch, gradients));
   return sum_losses(train, &batch, microbatch - train->first_microbatch);

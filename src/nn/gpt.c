@@ -39,6 +39,11 @@ bool tri_gpt_named_shape(const char *name, tri_gpt_config *out)
   return false;
 }
 
+int tri_gpt_blocks(int n_layers)
+{
+  return n_layers + 2;
+}
+
 static tri_status check_config(const tri_gpt_config *config)
 {
   TRI_CHECK(config->n_layers >= 1 && config->n_heads >= 1 && config->width >= 1 &&
@@ -67,55 +72,84 @@ static tri_status check_config(const tri_gpt_config *config)
 
 // --- parameters
 
-// Appends a parameter to the flat space; `rows` >= shape.extent[0] counts padding rows.
-static tri_parameter *append(tri_parameters *parameters, int block, tri_shape shape, int64_t rows)
+// Where the next parameter goes: in the flat space of the whole model, and in what is held of it.
+typedef struct flat_layout {
+  tri_gpt *gpt;
+  const tri_model_part *part;
+  int block;
+  bool held; // the block
+  int64_t whole_end;
+} flat_layout;
+
+static int64_t round_up(int64_t n, int64_t multiple)
 {
-  tri_parameter *p = &parameters->list[parameters->n++];
-  p->shape = shape;
-  p->box = tri_box_all(&shape);
-  p->offset = parameters->flat_count;
-  p->count = tri_shape_elements(&shape) / shape.extent[0] * rows;
-  p->block = block;
-  const int64_t align = TRI_PARAMETER_ALIGN;
-  parameters->flat_count += (p->count + align - 1) / align * align;
-  parameters->logical_count += tri_shape_elements(&shape);
-  return p;
+  return (n + multiple - 1) / multiple * multiple;
 }
 
-static void append_matrix(tri_parameters *parameters, int block, const char *prefix,
-                          const char *name, int64_t rows, int64_t columns, int64_t padded_rows,
+static void begin_block(flat_layout *layout, int block)
+{
+  tri_parameters *parameters = &layout->gpt->model.parameters;
+  parameters->flat_count = round_up(parameters->flat_count, TRI_NORM_CHUNK);
+  layout->whole_end = round_up(layout->whole_end, TRI_NORM_CHUNK);
+  parameters->offsets[block] = parameters->flat_count;
+  parameters->whole_offsets[block] = layout->whole_end;
+  layout->block = block;
+  if (block == layout->gpt->model.n_blocks) return;
+  layout->held = layout->part == NULL || layout->part->blocks[block];
+  layout->gpt->first_parameter[block] = layout->held ? parameters->n : -1;
+}
+
+// Appends a parameter to the block; `rows` >= shape.extent[0] counts padding rows.
+static void append(flat_layout *layout, tri_parameter p, int64_t rows)
+{
+  tri_parameters *parameters = &layout->gpt->model.parameters;
+  const int64_t logical = tri_shape_elements(&p.shape);
+  p.box = tri_box_all(&p.shape);
+  p.count = logical / p.shape.extent[0] * rows;
+  p.block = layout->block;
+  p.offset = parameters->flat_count;
+  parameters->logical_count += logical;
+  layout->gpt->padded_count += p.count;
+  layout->whole_end += round_up(p.count, TRI_PARAMETER_ALIGN);
+  if (!layout->held) return;
+  parameters->list[parameters->n++] = p;
+  parameters->flat_count += round_up(p.count, TRI_PARAMETER_ALIGN);
+}
+
+static void append_matrix(flat_layout *layout, const char *prefix, const char *name, int64_t rows,
+                          int64_t columns, int64_t padded_rows, float std)
+{
+  tri_parameter p = {.shape = tri_shape_2d(rows, columns),
+                     .init = TRI_INIT_NORMAL,
+                     .init_std = std,
+                     .decay = true};
+  snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
+  append(layout, p, padded_rows);
+}
+
+static void append_vector(flat_layout *layout, const char *prefix, const char *name, int64_t n,
+                          tri_init_kind init)
+{
+  tri_parameter p = {.shape = tri_shape_1d(n), .init = init};
+  snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
+  append(layout, p, n);
+}
+
+static void append_norm(flat_layout *layout, const char *prefix, int64_t C)
+{
+  append_vector(layout, prefix, ".weight", C, TRI_INIT_ONE);
+  append_vector(layout, prefix, ".bias", C, TRI_INIT_ZERO);
+}
+
+static void append_linear(flat_layout *layout, const char *prefix, int64_t OC, int64_t IC,
                           float std)
 {
-  tri_parameter *p = append(parameters, block, tri_shape_2d(rows, columns), padded_rows);
-  snprintf(p->name, sizeof p->name, "%s%s", prefix, name);
-  p->init = TRI_INIT_NORMAL;
-  p->init_std = std;
-  p->decay = true;
-}
-
-static void append_vector(tri_parameters *parameters, int block, const char *prefix,
-                          const char *name, int64_t n, tri_init_kind init)
-{
-  tri_parameter *p = append(parameters, block, tri_shape_1d(n), n);
-  snprintf(p->name, sizeof p->name, "%s%s", prefix, name);
-  p->init = init;
-}
-
-static void append_norm(tri_parameters *parameters, int block, const char *prefix, int64_t C)
-{
-  append_vector(parameters, block, prefix, ".weight", C, TRI_INIT_ONE);
-  append_vector(parameters, block, prefix, ".bias", C, TRI_INIT_ZERO);
-}
-
-static void append_linear(tri_parameters *parameters, int block, const char *prefix, int64_t OC,
-                          int64_t IC, float std)
-{
-  append_matrix(parameters, block, prefix, ".weight", OC, IC, OC, std);
-  append_vector(parameters, block, prefix, ".bias", OC, TRI_INIT_ZERO);
+  append_matrix(layout, prefix, ".weight", OC, IC, OC, std);
+  append_vector(layout, prefix, ".bias", OC, TRI_INIT_ZERO);
 }
 
 // In the order of gpt_layer_parameter.
-static void append_layer(tri_parameters *parameters, int layer, int64_t C, float residual_std)
+static void append_layer(flat_layout *layout, int layer, int64_t C, float residual_std)
 {
   static const struct {
     const char *name;
@@ -125,32 +159,52 @@ static void append_layer(tri_parameters *parameters, int layer, int64_t C, float
       {"ln_1", 0, 0, false}, {"attn.c_attn", 3, 1, false}, {"attn.c_proj", 1, 1, true},
       {"ln_2", 0, 0, false}, {"mlp.c_fc", 4, 1, false},    {"mlp.c_proj", 1, 4, true},
   };
+  begin_block(layout, layer + 1);
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
     char prefix[48];
     snprintf(prefix, sizeof prefix, "h.%d.%s", layer, parts[i].name);
     if (parts[i].out == 0)
-      append_norm(parameters, layer + 1, prefix, C);
+      append_norm(layout, prefix, C);
     else
-      append_linear(parameters, layer + 1, prefix, parts[i].out * C, parts[i].in * C,
+      append_linear(layout, prefix, parts[i].out * C, parts[i].in * C,
                     parts[i].residual ? residual_std : 0.02f);
   }
 }
 
-static tri_status lay_out_parameters(tri_gpt *gpt)
+// The head is tied to the embedding, whatever of the two is held.
+static void tie_head(tri_gpt *gpt)
+{
+  tri_parameters *parameters = &gpt->model.parameters;
+  const int head = gpt->model.n_blocks - 1;
+  parameters->tied = gpt->first_parameter[0] < 0 ? -1 : gpt->first_parameter[0] + GPT_WTE;
+  parameters->tied_count =
+      gpt->first_parameter[head] < 0 ? 0 : gpt->padded_vocab * gpt->config.width;
+}
+
+static tri_status lay_out_parameters(tri_gpt *gpt, const tri_model_part *part)
 {
   const tri_gpt_config *config = &gpt->config;
+  const int n_blocks = gpt->model.n_blocks;
   tri_parameters *parameters = &gpt->model.parameters;
-  const int n = GPT_FIRST_LAYER + config->n_layers * GPT_LAYER_PARAMETERS + 2;
-  TRI_CALL(TRI_NEW(TRI_MODULE_NN, n, &parameters->list));
-  append_matrix(parameters, 0, "", "wte.weight", config->vocab_size, config->width,
-                gpt->padded_vocab, 0.02f);
-  append_matrix(parameters, 0, "", "wpe.weight", config->context, config->width, config->context,
+  const int most =
+      GPT_EMBEDDING_PARAMETERS + config->n_layers * GPT_LAYER_PARAMETERS + GPT_HEAD_PARAMETERS;
+  flat_layout layout = {.gpt = gpt, .part = part};
+  parameters->n_blocks = n_blocks;
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, most, &parameters->list));
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, n_blocks + 1, &parameters->offsets));
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, n_blocks + 1, &parameters->whole_offsets));
+  TRI_CALL(TRI_NEW(TRI_MODULE_NN, n_blocks, &gpt->first_parameter));
+  begin_block(&layout, 0);
+  append_matrix(&layout, "", "wte.weight", config->vocab_size, config->width, gpt->padded_vocab,
                 0.02f);
+  append_matrix(&layout, "", "wpe.weight", config->context, config->width, config->context, 0.02f);
   const float residual_std = (float)(0.02 / sqrt(2.0 * config->n_layers));
   for (int layer = 0; layer < config->n_layers; layer++)
-    append_layer(parameters, layer, config->width, residual_std);
-  append_norm(parameters, config->n_layers + 1, "ln_f", config->width);
-  TRI_ASSERT(parameters->n == n);
+    append_layer(&layout, layer, config->width, residual_std);
+  begin_block(&layout, n_blocks - 1);
+  append_norm(&layout, "ln_f", config->width);
+  begin_block(&layout, n_blocks);
+  tie_head(gpt);
   return TRI_OK;
 }
 
@@ -182,25 +236,38 @@ gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T)
   };
 }
 
-const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int index)
+static int64_t offset_of(const tri_gpt *gpt, int block, int which)
 {
-  const int64_t offset = gpt->model.parameters.list[index].offset;
+  TRI_ASSERT(gpt->first_parameter[block] >= 0);
+  return gpt->model.parameters.list[gpt->first_parameter[block] + which].offset;
+}
+
+static const void *weight_at(const tri_gpt *gpt, const void *weights, int64_t offset)
+{
   return (const char *)weights + (size_t)offset * tri_dtype_size(gpt->model.dtype);
 }
 
-float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int index)
+const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int block, int which)
 {
-  return gradients + gpt->model.parameters.list[index].offset;
+  return weight_at(gpt, weights, offset_of(gpt, block, which));
 }
 
-int tri_gpt_layer_parameter(int layer, gpt_layer_parameter which)
+float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int block, int which)
 {
-  return GPT_FIRST_LAYER + layer * GPT_LAYER_PARAMETERS + (int)which;
+  return gradients + offset_of(gpt, block, which);
 }
 
-int tri_gpt_final_norm_weight(const tri_gpt *gpt)
+const void *tri_gpt_head_weight(const tri_gpt *gpt, const void *weights)
 {
-  return GPT_FIRST_LAYER + gpt->config.n_layers * GPT_LAYER_PARAMETERS;
+  const tri_parameters *parameters = &gpt->model.parameters;
+  return weight_at(gpt, weights,
+                   parameters->tied < 0 ? parameters->flat_count
+                                        : parameters->list[parameters->tied].offset);
+}
+
+float *tri_gpt_head_gradient(const tri_gpt *gpt, float *gradients)
+{
+  return gradients + gpt->model.parameters.flat_count;
 }
 
 size_t tri_gpt_take(size_t *end_bytes, int64_t count, size_t size)
@@ -243,8 +310,8 @@ static tri_status prepare(const tri_model *model, tri_stream *stream, int B, int
 
 static tri_status check_pass(const tri_model *model, int block, const tri_pass *pass)
 {
-  TRI_CHECK(block >= 0 && block < model->n_blocks, TRI_ERR_ARGUMENT, "block %d of a chain of %d",
-            block, model->n_blocks);
+  TRI_CHECK(block >= 0 && block < model->n_blocks && as_gpt(model)->first_parameter[block] >= 0,
+            TRI_ERR_ARGUMENT, "block %d of a chain of %d is not held", block, model->n_blocks);
   TRI_CHECK(pass->batch->B >= 0 && pass->batch->T >= 0 && pass->batch->T <= model->max_context,
             TRI_ERR_ARGUMENT, "a micro-batch of %d samples of %d tokens, the context is %d",
             pass->batch->B, pass->batch->T, model->max_context);
@@ -279,9 +346,7 @@ static tri_status backward(const tri_model *model, int block, const tri_pass *pa
 // too), and 2 * 2 * 3 * T * C a layer for scores and values, of which causality keeps half.
 static double flops_per_token(const tri_model *model, int T, const char **convention)
 {
-  double N = 0.0;
-  for (int i = 0; i < model->parameters.n; i++)
-    N += (double)model->parameters.list[i].count;
+  const double N = (double)as_gpt(model)->padded_count;
   *convention = "6N + 6LCT (causal attention, N with tied embedding and norms)";
   return 6.0 * N + 6.0 * as_gpt(model)->config.n_layers * (double)model->width * T;
 }
@@ -290,6 +355,9 @@ static void destroy(tri_model *model)
 {
   tri_gpt *gpt = (tri_gpt *)model;
   TRI_FREE(&gpt->model.parameters.list);
+  TRI_FREE(&gpt->model.parameters.offsets);
+  TRI_FREE(&gpt->model.parameters.whole_offsets);
+  TRI_FREE(&gpt->first_parameter);
   TRI_FREE(&gpt->site_keys);
   TRI_FREE(&gpt->name);
   tri_free(gpt);
@@ -314,17 +382,18 @@ tri_status tri_gpt_create(const tri_gpt_config *config, const char *name, tri_mo
   TRI_CALL(TRI_NEW(TRI_MODULE_NN, 1, &gpt));
   const int64_t multiple = config->vocab_multiple;
   gpt->config = *config;
+  gpt->config.part = NULL; // the caller's
   gpt->padded_vocab = (config->vocab_size + multiple - 1) / multiple * multiple;
   gpt->name = tri_strdup(TRI_MODULE_NN, name);
   TRI_CALL_GOTO(err_destroy, gpt->name == NULL ? TRI_ERR_MEMORY : TRI_OK);
   gpt->model.operations = &operations;
   gpt->model.name = gpt->name;
   gpt->model.dtype = config->dtype;
-  gpt->model.n_blocks = config->n_layers + 2;
+  gpt->model.n_blocks = tri_gpt_blocks(config->n_layers);
   gpt->model.width = config->width;
   gpt->model.max_context = config->context;
   gpt->model.vocab_size = config->vocab_size;
-  TRI_CALL_GOTO(err_destroy, lay_out_parameters(gpt));
+  TRI_CALL_GOTO(err_destroy, lay_out_parameters(gpt, config->part));
   TRI_CALL_GOTO(err_destroy, derive_dropout_keys(gpt));
   *out = &gpt->model;
   return TRI_OK;

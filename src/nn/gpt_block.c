@@ -119,9 +119,8 @@ static void view_block(block_view *v, const tri_gpt *gpt, int layer, const tri_p
   v->s = tri_gpt_sizes(gpt, pass->batch->B, pass->batch->T);
   v->dtype = gpt->model.dtype;
   for (int i = 0; i < GPT_LAYER_PARAMETERS; i++) {
-    const int index = tri_gpt_layer_parameter(layer, (gpt_layer_parameter)i);
-    v->w[i] = tri_gpt_weight(gpt, pass->weights, index);
-    v->dw[i] = gradients ? tri_gpt_gradient(gpt, pass->gradients, index) : NULL;
+    v->w[i] = tri_gpt_weight(gpt, pass->weights, layer + 1, i);
+    v->dw[i] = gradients ? tri_gpt_gradient(gpt, pass->gradients, layer + 1, i) : NULL;
   }
   for (int i = 0; i < GPT_SITES; i++) {
     v->drop[i] = (tri_dropout){

@@ -58,6 +58,11 @@ tri_status tri_gpt_decoder_create(const tri_model *model, tri_stream *stream, co
 {
   TRI_CHECK(strcmp(model->operations->family, "gpt") == 0, TRI_ERR_ARGUMENT,
             "a decoder of GPT models was given a model of family %s", model->operations->family);
+  const tri_parameters *parameters = &model->parameters;
+  for (int block = 0; block < model->n_blocks; block++) {
+    TRI_CHECK(parameters->offsets[block] < parameters->offsets[block + 1], TRI_ERR_ARGUMENT,
+              "a decoder runs all blocks, and block %d of %d is not held", block, model->n_blocks);
+  }
   tri_status status = TRI_OK;
   tri_gpt_decoder *d = NULL;
   TRI_CALL(TRI_NEW(TRI_MODULE_NN, 1, &d));
@@ -99,7 +104,7 @@ void tri_gpt_decoder_restart(tri_gpt_decoder *decoder)
 
 static const void *layer_weight(const tri_gpt_decoder *d, int layer, gpt_layer_parameter which)
 {
-  return tri_gpt_weight(d->gpt, d->weights, tri_gpt_layer_parameter(layer, which));
+  return tri_gpt_weight(d->gpt, d->weights, layer + 1, (int)which);
 }
 
 // Block `layer` on the one new row: x is replaced by the block's output. The caches of the layer
@@ -147,14 +152,14 @@ static tri_status decode_head(tri_gpt_decoder *d)
   const tri_kernels *k = tri_device_kernels(tri_stream_device(d->stream));
   const tri_gpt *gpt = d->gpt;
   const tri_dtype dtype = gpt->model.dtype;
-  const int norm_weight = tri_gpt_final_norm_weight(gpt);
+  const int block = gpt->model.n_blocks - 1;
   char *base = tri_arena_at(&d->arena, 0);
   TRI_CALL(k->layernorm_forward(
       d->stream, base + d->at.norm, (float *)(base + d->at.mean), (float *)(base + d->at.rstd),
-      base + d->at.x, tri_gpt_weight(gpt, d->weights, norm_weight),
-      tri_gpt_weight(gpt, d->weights, norm_weight + 1), 1, gpt->config.width, GPT_EPS, dtype));
+      base + d->at.x, tri_gpt_weight(gpt, d->weights, block, GPT_LN_F_WEIGHT),
+      tri_gpt_weight(gpt, d->weights, block, GPT_LN_F_BIAS), 1, gpt->config.width, GPT_EPS, dtype));
   TRI_CALL(k->linear_forward(d->stream, base + d->at.logits, NULL, base + d->at.norm,
-                             tri_gpt_weight(gpt, d->weights, GPT_WTE), NULL, 1, gpt->config.width,
+                             tri_gpt_head_weight(gpt, d->weights), NULL, 1, gpt->config.width,
                              gpt->padded_vocab, dtype));
   TRI_CALL(k->convert(d->stream, base + d->at.logits_f32, TRI_DTYPE_F32, base + d->at.logits, dtype,
                       gpt->padded_vocab));
@@ -175,9 +180,9 @@ tri_status tri_gpt_decoder_step(tri_gpt_decoder *decoder, int32_t token, float *
   memcpy(d->host_token, &token, sizeof token);
   TRI_CALL(tri_stream_copy_to_device(d->stream, base + d->at.token, d->host_token, sizeof token));
   TRI_CALL(k->embedding_forward(d->stream, base + d->at.x, (const int32_t *)(base + d->at.token),
-                                tri_gpt_weight(gpt, d->weights, GPT_WTE),
-                                tri_gpt_weight(gpt, d->weights, GPT_WPE), 1, 1, gpt->config.width,
-                                d->position, gpt->model.dtype, NULL));
+                                tri_gpt_weight(gpt, d->weights, 0, GPT_WTE),
+                                tri_gpt_weight(gpt, d->weights, 0, GPT_WPE), 1, 1,
+                                gpt->config.width, d->position, gpt->model.dtype, NULL));
   for (int layer = 0; layer < gpt->config.n_layers; layer++)
     TRI_CALL(decode_block(d, layer));
   TRI_CALL(decode_head(d));

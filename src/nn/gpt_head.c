@@ -27,8 +27,8 @@ tri_status tri_gpt_embedding_forward(const tri_gpt *gpt, const tri_pass *pass)
   const tri_batch *batch = pass->batch;
   const tri_dropout dropout = embedding_dropout(gpt, pass);
   TRI_CALL(k->embedding_forward(pass->stream, pass->hidden_out, batch->tokens,
-                                tri_gpt_weight(gpt, pass->weights, GPT_WTE),
-                                tri_gpt_weight(gpt, pass->weights, GPT_WPE), batch->B, batch->T,
+                                tri_gpt_weight(gpt, pass->weights, 0, GPT_WTE),
+                                tri_gpt_weight(gpt, pass->weights, 0, GPT_WPE), batch->B, batch->T,
                                 gpt->config.width, 0, gpt->model.dtype, &dropout));
   return TRI_OK;
 }
@@ -38,8 +38,8 @@ tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass)
   const tri_kernels *k = tri_device_kernels(tri_stream_device(pass->stream));
   const tri_batch *batch = pass->batch;
   const tri_dropout dropout = embedding_dropout(gpt, pass);
-  TRI_CALL(k->embedding_backward(pass->stream, tri_gpt_gradient(gpt, pass->gradients, GPT_WTE),
-                                 tri_gpt_gradient(gpt, pass->gradients, GPT_WPE), pass->d_hidden,
+  TRI_CALL(k->embedding_backward(pass->stream, tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WTE),
+                                 tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WPE), pass->d_hidden,
                                  batch->tokens, batch->B, batch->T, gpt->config.width,
                                  gpt->model.dtype, &dropout));
   return TRI_OK;
@@ -90,7 +90,7 @@ static tri_status classify_rows(const tri_gpt *gpt, const tri_pass *pass, char *
   const tri_kernels *k = tri_device_kernels(tri_stream_device(pass->stream));
   const tri_dtype dtype = gpt->model.dtype;
   const int64_t C = gpt->config.width, V = gpt->config.vocab_size, Vp = gpt->padded_vocab;
-  const void *wte = tri_gpt_weight(gpt, pass->weights, GPT_WTE);
+  const void *wte = tri_gpt_head_weight(gpt, pass->weights);
   void *x = norm + (size_t)(first * C) * tri_dtype_size(dtype);
   void *logits = pass->scratch;
   float *losses = pass->losses + first;
@@ -102,7 +102,7 @@ static tri_status classify_rows(const tri_gpt *gpt, const tri_pass *pass, char *
   }
   TRI_CALL(k->cross_entropy_backward(pass->stream, losses, logits, targets, pass->batch->loss_scale,
                                      rows, V, Vp, dtype));
-  TRI_CALL(k->linear_backward_weight(pass->stream, tri_gpt_gradient(gpt, pass->gradients, GPT_WTE),
+  TRI_CALL(k->linear_backward_weight(pass->stream, tri_gpt_head_gradient(gpt, pass->gradients),
                                      NULL, logits, x, rows, C, Vp, dtype));
   // The last use of these rows of x was above: their gradient takes their place.
   TRI_CALL(k->linear_backward_input(pass->stream, x, logits, wte, NULL, rows, C, Vp, dtype));
@@ -115,11 +115,12 @@ tri_status tri_gpt_head_forward(const tri_gpt *gpt, const tri_pass *pass)
   const gpt_sizes s = tri_gpt_sizes(gpt, pass->batch->B, pass->batch->T);
   const saved_layout saved = lay_out_saved(&s, gpt->model.dtype);
   char *base = pass->saved;
-  const int norm_weight = tri_gpt_final_norm_weight(gpt);
-  TRI_CALL(k->layernorm_forward(
-      pass->stream, base + saved.norm, (float *)(base + saved.mean), (float *)(base + saved.rstd),
-      pass->hidden_in, tri_gpt_weight(gpt, pass->weights, norm_weight),
-      tri_gpt_weight(gpt, pass->weights, norm_weight + 1), s.N, s.C, GPT_EPS, gpt->model.dtype));
+  const int block = gpt->model.n_blocks - 1;
+  TRI_CALL(k->layernorm_forward(pass->stream, base + saved.norm, (float *)(base + saved.mean),
+                                (float *)(base + saved.rstd), pass->hidden_in,
+                                tri_gpt_weight(gpt, pass->weights, block, GPT_LN_F_WEIGHT),
+                                tri_gpt_weight(gpt, pass->weights, block, GPT_LN_F_BIAS), s.N, s.C,
+                                GPT_EPS, gpt->model.dtype));
   for (int64_t first = 0; first < s.N; first += HEAD_ROWS) {
     const int64_t rows = s.N - first < HEAD_ROWS ? s.N - first : HEAD_ROWS;
     TRI_CALL(classify_rows(gpt, pass, base + saved.norm, first, rows));
@@ -133,15 +134,16 @@ tri_status tri_gpt_head_backward(const tri_gpt *gpt, const tri_pass *pass)
   const gpt_sizes s = tri_gpt_sizes(gpt, pass->batch->B, pass->batch->T);
   const saved_layout saved = lay_out_saved(&s, gpt->model.dtype);
   char *base = pass->saved;
-  const int norm_weight = tri_gpt_final_norm_weight(gpt);
+  const int block = gpt->model.n_blocks - 1;
   // The norm adds to its input's gradient, and here begins the chain. Zero is zero bits in every
   // type, and a bf16 model has an even width.
   const int64_t words = s.N * s.C * (int64_t)tri_dtype_size(gpt->model.dtype) / 4;
   TRI_CALL(k->fill(pass->stream, pass->d_hidden, 0.0f, words));
   TRI_CALL(k->layernorm_backward(
-      pass->stream, pass->d_hidden, tri_gpt_gradient(gpt, pass->gradients, norm_weight),
-      tri_gpt_gradient(gpt, pass->gradients, norm_weight + 1), base + saved.norm, pass->hidden_in,
-      tri_gpt_weight(gpt, pass->weights, norm_weight), (const float *)(base + saved.mean),
-      (const float *)(base + saved.rstd), s.N, s.C, gpt->model.dtype));
+      pass->stream, pass->d_hidden, tri_gpt_gradient(gpt, pass->gradients, block, GPT_LN_F_WEIGHT),
+      tri_gpt_gradient(gpt, pass->gradients, block, GPT_LN_F_BIAS), base + saved.norm,
+      pass->hidden_in, tri_gpt_weight(gpt, pass->weights, block, GPT_LN_F_WEIGHT),
+      (const float *)(base + saved.mean), (const float *)(base + saved.rstd), s.N, s.C,
+      gpt->model.dtype));
   return TRI_OK;
 }

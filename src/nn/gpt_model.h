@@ -21,8 +21,9 @@ typedef enum gpt_layer_parameter {
   GPT_LAYER_PARAMETERS
 } gpt_layer_parameter;
 
-// Indices into the list: the embedding, the layers, the final norm.
-enum { GPT_WTE = 0, GPT_WPE = 1, GPT_FIRST_LAYER = 2 };
+// Parameters of block 0 and of the last, in flat order.
+enum { GPT_WTE = 0, GPT_WPE = 1, GPT_EMBEDDING_PARAMETERS = 2 };
+enum { GPT_LN_F_WEIGHT = 0, GPT_LN_F_BIAS = 1, GPT_HEAD_PARAMETERS = 2 };
 
 // Dropout sites of one transformer block.
 typedef enum gpt_site {
@@ -39,6 +40,8 @@ typedef struct tri_gpt {
   tri_model model; // first: a tri_model * is a tri_gpt *
   tri_gpt_config config;
   int64_t padded_vocab; // rows of wte, Vp
+  int64_t padded_count; // elements of all parameters of the whole model, padding rows included
+  int *first_parameter; // (n_blocks): list index of a block's first parameter, -1: not held
   char *name;           // what model.name points at
   uint64_t embedding_key;
   uint64_t *site_keys; // (L, GPT_SITES)
@@ -51,13 +54,13 @@ typedef struct gpt_sizes {
 
 gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T);
 
-// Weights and gradients of parameter `index` in flat spaces.
-const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int index);
-float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int index);
+// Weights and gradients of the which-th parameter of a block that is held, in flat spaces.
+const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int block, int which);
+float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int block, int which);
 
-// Index of a parameter of layer 0 .. L - 1, and of the final norm.
-int tri_gpt_layer_parameter(int layer, gpt_layer_parameter which);
-int tri_gpt_final_norm_weight(const tri_gpt *gpt);
+// The same of the head, (Vp, C): the embedding's weights or a copy, and a gradient of its own.
+const void *tri_gpt_head_weight(const tri_gpt *gpt, const void *weights);
+float *tri_gpt_head_gradient(const tri_gpt *gpt, float *gradients);
 
 // Takes a piece of count * size bytes at the end of a layout, aligned to 256 bytes; returns its
 // offset.

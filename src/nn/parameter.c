@@ -55,6 +55,16 @@ void tri_parameter_initialize(const tri_parameter *parameter, uint64_t seed, flo
   }
 }
 
+int64_t tri_parameters_gradient_count(const tri_parameters *parameters)
+{
+  return parameters->flat_count + parameters->tied_count;
+}
+
+int64_t tri_parameters_weight_count(const tri_parameters *parameters)
+{
+  return parameters->flat_count + (parameters->tied < 0 ? parameters->tied_count : 0);
+}
+
 const tri_parameter *tri_parameters_find(const tri_parameters *parameters, const char *name)
 {
   for (int i = 0; i < parameters->n; i++) {

@@ -2,7 +2,8 @@
 
 #include "trireme/base/memory.h"
 
-enum { SLICE_ALIGN = 16 };
+// Slices hold whole chunks of the norm, so that an owner alone can give their sums.
+enum { SLICE_ALIGN = TRI_NORM_CHUNK };
 
 void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *first, int64_t *end)
 {
@@ -11,15 +12,6 @@ void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *fir
   const int64_t stop = bucket->first + lines * (rank + 1) / size * SLICE_ALIGN;
   *first = begin < bucket->end ? begin : bucket->end;
   *end = stop < bucket->end ? stop : bucket->end;
-}
-
-// First element of the flat space that block `block` or a later one owns.
-static int64_t block_offset(const tri_parameters *parameters, int block)
-{
-  for (int i = 0; i < parameters->n; i++) {
-    if (parameters->list[i].block >= block) return parameters->list[i].offset;
-  }
-  return parameters->flat_count;
 }
 
 static int64_t pieces_of(int64_t elements, int64_t limit)
@@ -40,18 +32,32 @@ static void append_range(tri_buckets *buckets, int64_t first, int64_t end, int64
   }
 }
 
-tri_status tri_buckets_plan(const tri_model *model, int64_t bucket_bytes, tri_buckets *out)
+static bool begins_chunk(const int *first_blocks, int n_chunks, int block)
+{
+  for (int c = 0; c < n_chunks; c++) {
+    if (first_blocks[c] == block) return true;
+  }
+  return block == 0;
+}
+
+tri_status tri_buckets_plan(const tri_model *model, const int *first_blocks, int n_chunks,
+                            int64_t bucket_bytes, tri_buckets *out)
 {
   const tri_parameters *parameters = &model->parameters;
   int64_t limit = bucket_bytes / (int64_t)sizeof(float);
   if (limit < TRI_NORM_CHUNK) limit = TRI_NORM_CHUNK;
   tri_buckets buckets = {0};
-  const int64_t most = parameters->flat_count / limit + 2 * model->n_blocks + 1;
+  const int64_t count = tri_parameters_gradient_count(parameters);
+  const int64_t most = count / limit + 2 * model->n_blocks + 3;
   TRI_CALL(TRI_NEW(TRI_MODULE_PARALLEL, most, &buckets.list));
+  // The second use of a tied array is ready as soon as the last block is.
+  if (count > parameters->flat_count)
+    append_range(&buckets, parameters->flat_count, count, limit, model->n_blocks - 1);
   int64_t end = parameters->flat_count;
   for (int block = model->n_blocks - 1; block >= 0; block--) {
-    const int64_t first = block == 0 ? 0 : block_offset(parameters, block);
-    if (first == end || (end - first < limit && block > 0)) continue;
+    const int64_t first = parameters->offsets[block];
+    const bool closes = end - first >= limit || begins_chunk(first_blocks, n_chunks, block);
+    if (first == end || !closes) continue;
     append_range(&buckets, first, end, limit, block);
     end = first;
   }

@@ -5,7 +5,7 @@
 #include "trireme/nn/model.h"
 
 typedef struct tri_bucket {
-  int64_t first, end; // elements of the flat space
+  int64_t first, end; // elements of an array of gradients
   int ready_block;    // complete when the backward of this block is done
 } tri_bucket;
 
@@ -15,12 +15,13 @@ typedef struct tri_buckets {
   int64_t max_elements;
 } tri_buckets;
 
-// Cuts the flat space: a range closes at the first block boundary at or above `bucket_bytes` of
-// gradients; a range larger than that is cut into equal pieces. *out owned: tri_buckets_free.
-TRI_MUST_CHECK tri_status tri_buckets_plan(const tri_model *model, int64_t bucket_bytes,
-                                           tri_buckets *out);
+// Cuts the gradients: a range closes at the first block boundary at or above `bucket_bytes`, and
+// where a chunk begins (first_blocks as in data_parallel.h); a range larger than that is cut into
+// pieces. *out owned: tri_buckets_free.
+TRI_MUST_CHECK tri_status tri_buckets_plan(const tri_model *model, const int *first_blocks,
+                                           int n_chunks, int64_t bucket_bytes, tri_buckets *out);
 void tri_buckets_free(tri_buckets *buckets);
 
-// Elements of the bucket that `rank` of `size` owns: the bucket cut at multiples of 16 elements (a
-// cache line) as evenly as may be.
+// Elements of the bucket that `rank` of `size` owns: the bucket cut at multiples of
+// TRI_NORM_CHUNK elements as evenly as may be.
 void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *first, int64_t *end);

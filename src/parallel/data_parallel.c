@@ -24,12 +24,13 @@ struct tri_data_parallel {
   const tri_kernels *kernels;
   tri_data_parallel_options options;
   int rank, size;
-  int64_t flat_count;
+  const tri_parameters *parameters; // borrowed from the model
 
   tri_sum_node share; // leaves
   leaf_plan *leaves;  // of the share
   int n_buffers;
-  float **buffers; // views into gradient_arena, flat_count each; buffers[0] ends as the result
+  float *
+      *buffers; // views into gradient_arena, a gradient array each; buffers[0] ends as the result
   tri_arena gradient_arena;
 
   tri_buckets buckets;
@@ -111,7 +112,7 @@ static tri_status plan_buffers(tri_data_parallel *dp)
 {
   tri_device *device = tri_stream_device(dp->stream);
   tri_arena_begin(&dp->gradient_arena, device, "gradients");
-  const size_t bytes = (size_t)dp->flat_count * sizeof(float);
+  const size_t bytes = (size_t)tri_parameters_gradient_count(dp->parameters) * sizeof(float);
   size_t *offsets = NULL;
   TRI_CALL(TRI_NEW(TRI_MODULE_PARALLEL, dp->n_buffers, &offsets));
   for (int i = 0; i < dp->n_buffers; i++) {
@@ -157,7 +158,8 @@ static tri_status create_local(tri_data_parallel *dp, tri_transport *transport,
   TRI_CALL(check_options(&dp->options));
   TRI_CALL(plan_leaves(dp));
   TRI_CALL(plan_sums(dp));
-  TRI_CALL(tri_buckets_plan(model, dp->options.bucket_bytes, &dp->buckets));
+  TRI_CALL(tri_buckets_plan(model, dp->options.first_blocks, dp->options.n_chunks,
+                            dp->options.bucket_bytes, &dp->buckets));
   TRI_CALL(plan_buffers(dp));
   TRI_CALL(plan_exchange(dp, transport));
   return TRI_OK;
@@ -178,7 +180,7 @@ tri_status tri_data_parallel_create(tri_transport *transport, tri_stream *stream
     dp->options = *options;
     dp->rank = tri_comm_rank(comm);
     dp->size = tri_comm_size(comm);
-    dp->flat_count = model->parameters.flat_count;
+    dp->parameters = &model->parameters;
     dp->share = tri_sum_tree_share(options->n_leaves, dp->size, dp->rank);
     status = create_local(dp, transport, model);
   }
@@ -233,14 +235,17 @@ static const leaf_plan *plan_of(const tri_data_parallel *dp, int microbatch)
   return &dp->leaves[leaf_of(dp, microbatch) - dp->share.first];
 }
 
-tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch, float **out)
+tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch, int first_block,
+                                       int end_block, float **out)
 {
+  const tri_parameters *parameters = dp->parameters;
   float *buffer = dp->buffers[plan_of(dp, microbatch)->buffer];
-  if (is_first_of_leaf(dp, microbatch)) {
-    TRI_CALL(dp->kernels->fill(dp->stream, buffer, 0.0f, dp->flat_count));
-  }
   *out = buffer;
-  return TRI_OK;
+  if (!is_first_of_leaf(dp, microbatch)) return TRI_OK;
+  const int64_t first = parameters->offsets[first_block];
+  const int64_t end = end_block == parameters->n_blocks ? tri_parameters_gradient_count(parameters)
+                                                        : parameters->offsets[end_block];
+  return dp->kernels->fill(dp->stream, buffer + first, 0.0f, end - first);
 }
 
 static tri_status merge_bucket(tri_data_parallel *dp, const leaf_plan *plan,
@@ -287,9 +292,14 @@ tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch)
 
 tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient)
 {
+  const tri_parameters *parameters = dp->parameters;
+  float *sum = dp->buffers[0];
   if (dp->exchange != NULL) TRI_CALL(tri_bucket_exchange_finish(dp->exchange));
-  *gradient = dp->buffers[0];
-  return TRI_OK;
+  *gradient = sum;
+  if (parameters->tied < 0 || parameters->tied_count == 0) return TRI_OK;
+  float *owner = sum + parameters->list[parameters->tied].offset;
+  return dp->kernels->add(dp->stream, owner, owner, sum + parameters->flat_count,
+                          parameters->tied_count);
 }
 
 tri_status tri_data_parallel_synchronize(tri_data_parallel *dp)

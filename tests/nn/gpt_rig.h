@@ -54,7 +54,8 @@ __attribute__((unused)) static void rig_open(gpt_rig *rig, const tri_gpt_config 
   rig->scratch_bytes = m->operations->scratch_bytes(m, B, T);
   rig->weights = rig_alloc(rig, flat * element);
   rig->weights_f32 = rig_alloc(rig, flat * sizeof(float));
-  rig->gradients = rig_alloc(rig, flat * sizeof(float));
+  rig->gradients =
+      rig_alloc(rig, (size_t)tri_parameters_gradient_count(&m->parameters) * sizeof(float));
   rig->losses = rig_alloc(rig, N * sizeof(float));
   rig->tokens = rig_alloc(rig, N * sizeof(int32_t));
   rig->targets = rig_alloc(rig, N * sizeof(int32_t));
@@ -111,7 +112,8 @@ __attribute__((unused)) static void rig_set_batch(gpt_rig *rig, const int32_t *t
 
 __attribute__((unused)) static void rig_zero_gradients(gpt_rig *rig)
 {
-  EXPECT_OK(rig->k->fill(rig->stream, rig->gradients, 0.0f, rig->model->parameters.flat_count));
+  const int64_t count = tri_parameters_gradient_count(&rig->model->parameters);
+  EXPECT_OK(rig->k->fill(rig->stream, rig->gradients, 0.0f, count));
 }
 
 __attribute__((unused)) static tri_pass rig_pass(gpt_rig *rig, const tri_batch *batch, int block,
@@ -152,6 +154,16 @@ __attribute__((unused)) static double rig_forward(gpt_rig *rig, const tri_batch 
   return sum;
 }
 
+// Moves the gradient of the tied array's second use to its owner.
+__attribute__((unused)) static void rig_sum_tied(gpt_rig *rig)
+{
+  const tri_parameters *parameters = &rig->model->parameters;
+  float *owner = rig->gradients + parameters->list[parameters->tied].offset;
+  float *second = rig->gradients + parameters->flat_count;
+  EXPECT_OK(rig->k->add(rig->stream, owner, owner, second, parameters->tied_count));
+  EXPECT_OK(rig->k->fill(rig->stream, second, 0.0f, parameters->tied_count));
+}
+
 __attribute__((unused)) static void rig_backward(gpt_rig *rig, const tri_batch *batch)
 {
   const tri_model *m = rig->model;
@@ -159,6 +171,7 @@ __attribute__((unused)) static void rig_backward(gpt_rig *rig, const tri_batch *
     const tri_pass pass = rig_pass(rig, batch, b, true);
     EXPECT_OK(m->operations->backward(m, b, &pass));
   }
+  rig_sum_tied(rig);
   EXPECT_OK(tri_stream_synchronize(rig->stream));
 }
 

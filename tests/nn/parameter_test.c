@@ -59,8 +59,10 @@ TEST(flat_space_is_in_block_order_and_aligned)
   for (int i = 0; i < model->parameters.n; i++) {
     const tri_parameter *p = &model->parameters.list[i];
     EXPECT(p->offset >= end && p->offset % TRI_PARAMETER_ALIGN == 0);
-    EXPECT(p->offset - end < TRI_PARAMETER_ALIGN);
     EXPECT(p->block == block || p->block == block + 1);
+    EXPECT(p->offset - end < (p->block == block ? TRI_PARAMETER_ALIGN : TRI_NORM_CHUNK));
+    EXPECT(p->block == block || p->offset % TRI_NORM_CHUNK == 0);
+    EXPECT(p->block == block || p->offset == model->parameters.offsets[p->block]);
     EXPECT(p->decay == (p->shape.n_axes == 2));
     EXPECT(p->count >= tri_box_elements(&p->box));
     EXPECT(tri_parameters_find(&model->parameters, p->name) == p);
@@ -78,6 +80,57 @@ TEST(flat_space_is_in_block_order_and_aligned)
   EXPECT(fc->block == 3 && fc->shape.extent[0] == 4 * C && fc->shape.extent[1] == C);
   EXPECT(tri_parameters_find(&model->parameters, "h.3.mlp.c_fc.weight") == NULL);
   tri_model_destroy(&model);
+}
+
+// A copy that holds some blocks only has the arrays that a whole one has there, in the same order,
+// and knows where they lie in the whole.
+static void expect_part(const tri_model *whole, const bool *blocks)
+{
+  const tri_model_part part = {.blocks = blocks};
+  tri_gpt_config config = small;
+  config.part = &part;
+  tri_model *model = NULL;
+  EXPECT_OK(tri_gpt_create(&config, "part", &model));
+  if (model == NULL) return;
+  const tri_parameters *all = &whole->parameters, *own = &model->parameters;
+  int held = 0;
+  for (int i = 0; i < all->n; i++) {
+    const tri_parameter *wanted = &all->list[i];
+    if (!blocks[wanted->block]) continue;
+    const tri_parameter *p = &own->list[held++];
+    EXPECT(strcmp(p->name, wanted->name) == 0 && p->count == wanted->count);
+    EXPECT(p->offset - own->offsets[p->block] == wanted->offset - all->offsets[p->block]);
+  }
+  EXPECT(own->n == held && own->logical_count == all->logical_count);
+  for (int b = 0; b <= model->n_blocks; b++) {
+    EXPECT(own->whole_offsets[b] == all->offsets[b] && own->offsets[b] % TRI_NORM_CHUNK == 0);
+    if (b == model->n_blocks) break;
+    const int64_t wanted = blocks[b] ? all->offsets[b + 1] - all->offsets[b] : 0;
+    EXPECT(own->offsets[b + 1] - own->offsets[b] == wanted);
+  }
+  const int64_t tied = blocks[model->n_blocks - 1] ? all->list[all->tied].count : 0;
+  EXPECT((own->tied >= 0) == blocks[0] && own->tied_count == tied);
+  EXPECT(tri_parameters_gradient_count(own) == own->flat_count + tied);
+  EXPECT(tri_parameters_weight_count(own) == own->flat_count + (blocks[0] ? 0 : tied));
+  const char *convention = NULL;
+  EXPECT(model->operations->flops_per_token(model, 7, &convention) ==
+         whole->operations->flops_per_token(whole, 7, &convention));
+  tri_model_destroy(&model);
+}
+
+TEST(a_part_holds_the_arrays_of_its_blocks)
+{
+  enum { N = 5 };
+  tri_model *whole = NULL;
+  EXPECT_OK(tri_gpt_create(&small, "whole", &whole));
+  EXPECT(tri_gpt_blocks(small.n_layers) == N && whole->n_blocks == N);
+  for (int bits = 0; bits < 1 << N; bits++) {
+    bool blocks[N];
+    for (int b = 0; b < N; b++)
+      blocks[b] = (bits >> b & 1) != 0;
+    expect_part(whole, blocks);
+  }
+  tri_model_destroy(&whole);
 }
 
 TEST(initial_values_are_as_published)
@@ -221,6 +274,7 @@ int main(void)
 {
   TEST_RUN(published_counts_and_flops);
   TEST_RUN(flat_space_is_in_block_order_and_aligned);
+  TEST_RUN(a_part_holds_the_arrays_of_its_blocks);
   TEST_RUN(initial_values_are_as_published);
   TEST_RUN(initial_values_do_not_depend_on_box_or_offset);
   TEST_RUN(bad_configurations_are_named);

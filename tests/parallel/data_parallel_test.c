@@ -22,8 +22,9 @@ enum { N_STEPS = 3, WHOLE_STEP = 2 };
 static const int64_t block_counts[N_BLOCKS] = {20000, 64, 4097, 960, 333};
 
 static tri_parameter parameter_list[N_BLOCKS];
+static int64_t offsets[N_BLOCKS + 1];
 static tri_model model;
-static int64_t flat_count;
+static int64_t flat_count; // of the flat space and the second use of the first array after it
 static tri_comm *world;
 static tri_device *device;
 static tri_stream *stream;
@@ -31,17 +32,24 @@ static tri_transport *transport;
 static float *gradients_of[N_STEPS][MOST_MICROBATCHES]; // device: flat_count each
 static float *results[N_STEPS];                         // pinned: flat_count each
 
+// The first array is tied: its second use is in the last block.
 static void invent_model(void)
 {
   flat_count = 0;
   for (int b = 0; b < N_BLOCKS; b++) {
+    offsets[b] = flat_count;
     parameter_list[b] = (tri_parameter){.offset = flat_count, .count = block_counts[b], .block = b};
-    flat_count +=
-        (block_counts[b] + TRI_PARAMETER_ALIGN - 1) / TRI_PARAMETER_ALIGN * TRI_PARAMETER_ALIGN;
+    flat_count += (block_counts[b] + TRI_NORM_CHUNK - 1) / TRI_NORM_CHUNK * TRI_NORM_CHUNK;
   }
-  model =
-      (tri_model){.n_blocks = N_BLOCKS,
-                  .parameters = {.list = parameter_list, .n = N_BLOCKS, .flat_count = flat_count}};
+  offsets[N_BLOCKS] = flat_count;
+  model = (tri_model){.n_blocks = N_BLOCKS,
+                      .parameters = {.list = parameter_list,
+                                     .n = N_BLOCKS,
+                                     .flat_count = flat_count,
+                                     .n_blocks = N_BLOCKS,
+                                     .offsets = offsets,
+                                     .tied_count = block_counts[0]}};
+  flat_count += block_counts[0];
 }
 
 // The gradient element that micro-batch m contributes: wide in magnitude, so that any other order
@@ -69,16 +77,40 @@ static float definition(int step, const tri_data_parallel_options *options, int 
          definition(step, options, first + half, end, element);
 }
 
-static void backward_of(tri_data_parallel *dp, int step, int m)
+static void add_invented(float *gradients, int step, int m, int64_t first, int64_t count)
 {
-  const tri_kernels *kernels = tri_device_kernels(device);
+  float *into = gradients + first;
+  EXPECT_OK(
+      tri_device_kernels(device)->add(stream, into, into, gradients_of[step][m] + first, count));
+}
+
+// Blocks [first, end).
+static void backward_of(tri_data_parallel *dp, int step, int m, int first, int end)
+{
   float *gradients = NULL;
-  EXPECT_OK(tri_data_parallel_gradients(dp, m, &gradients));
-  for (int block = N_BLOCKS - 1; block >= 0; block--) {
+  EXPECT_OK(tri_data_parallel_gradients(dp, m, first, end, &gradients));
+  for (int block = end - 1; block >= first; block--) {
     const tri_parameter *p = &parameter_list[block];
-    float *into = gradients + p->offset;
-    EXPECT_OK(kernels->add(stream, into, into, gradients_of[step][m] + p->offset, p->count));
+    if (block == N_BLOCKS - 1) add_invented(gradients, step, m, offsets[N_BLOCKS], block_counts[0]);
+    add_invented(gradients, step, m, p->offset, p->count);
     EXPECT_OK(tri_data_parallel_block_done(dp, m, block));
+  }
+}
+
+// The share [first, end), with chunks each ahead of the one before by one micro-batch, as in a
+// pipeline.
+static void run_share(tri_data_parallel *dp, const tri_data_parallel_options *options, int step,
+                      int first, int end)
+{
+  const int n = options->first_blocks == NULL ? 1 : options->n_chunks;
+  for (int turn = first; turn < end + n - 1; turn++) {
+    for (int chunk = n - 1; chunk >= 0; chunk--) {
+      const int m = turn - (n - 1 - chunk);
+      const int from = n == 1 ? 0 : options->first_blocks[chunk];
+      if (m >= first && m < end)
+        backward_of(dp, step, m, from,
+                    chunk == n - 1 ? N_BLOCKS : options->first_blocks[chunk + 1]);
+    }
   }
 }
 
@@ -107,8 +139,7 @@ static void run_step(tri_data_parallel *dp, const tri_data_parallel_options *opt
   tri_data_parallel_share(dp, &first, &end);
   const int64_t before = tri_memory_allocations();
   EXPECT_OK(tri_data_parallel_begin(dp));
-  for (int m = first; m < end; m++)
-    backward_of(dp, step, m);
+  run_share(dp, options, step, first, end);
   const float *gradient = NULL;
   EXPECT_OK(tri_data_parallel_wait(dp, &gradient));
   EXPECT_OK(tri_stream_copy_to_host(stream, results[step], gradient, bytes));
@@ -118,11 +149,15 @@ static void run_step(tri_data_parallel *dp, const tri_data_parallel_options *opt
 
 static void expect_definition(const tri_data_parallel_options *options, int step)
 {
+  const int n = options->n_leaves;
   int wrong = 0;
   for (int b = 0; b < N_BLOCKS; b++) {
     const tri_parameter *p = &parameter_list[b];
-    for (int64_t i = p->offset; i < p->offset + p->count; i += 7)
-      wrong += results[step][i] != definition(step, options, 0, options->n_leaves, i);
+    for (int64_t i = 0; i < p->count; i += 7) {
+      float wanted = definition(step, options, 0, n, p->offset + i);
+      if (b == 0) wanted += definition(step, options, 0, n, offsets[N_BLOCKS] + i);
+      wrong += results[step][p->offset + i] != wanted;
+    }
   }
   EXPECT(wrong == 0);
 }
@@ -142,15 +177,22 @@ static void run_options(const tri_data_parallel_options *options)
   tri_data_parallel_destroy(&dp);
 }
 
+static tri_data_parallel_options case_of(int n_microbatches, int group, bool overlap,
+                                         int64_t bucket_bytes, int in_flight)
+{
+  return (tri_data_parallel_options){.n_leaves = (n_microbatches + group - 1) / group,
+                                     .leaf_microbatches = group,
+                                     .n_microbatches = n_microbatches,
+                                     .overlap = overlap,
+                                     .bucket_bytes = bucket_bytes,
+                                     .in_flight = in_flight};
+}
+
 static void run_case(int n_microbatches, int group, bool overlap, int64_t bucket_bytes,
                      int in_flight)
 {
-  const tri_data_parallel_options options = {.n_leaves = (n_microbatches + group - 1) / group,
-                                             .leaf_microbatches = group,
-                                             .n_microbatches = n_microbatches,
-                                             .overlap = overlap,
-                                             .bucket_bytes = bucket_bytes,
-                                             .in_flight = in_flight};
+  const tri_data_parallel_options options =
+      case_of(n_microbatches, group, overlap, bucket_bytes, in_flight);
   run_options(&options);
 }
 
@@ -179,6 +221,18 @@ TEST(overlap_buckets_and_slots_change_nothing)
       run_case(7, 1, true, bucket_bytes, in_flight);
       run_case(7, 1, false, bucket_bytes, in_flight);
     }
+  }
+}
+
+// Chunks of a pipeline stage run apart, each ahead of the one before.
+TEST(chunks_change_nothing)
+{
+  static const int first_blocks[] = {0, 2, 3};
+  for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+    tri_data_parallel_options options = case_of(counts[c], MOST_GROUP, true, 1 << 17, 2);
+    options.first_blocks = first_blocks;
+    options.n_chunks = 3;
+    run_options(&options);
   }
 }
 
@@ -224,6 +278,7 @@ static void run_transport(const char *name)
   if (test_rank() == 0) printf("== %s\n", name);
   TEST_RUN(gradient_is_the_definition);
   TEST_RUN(overlap_buckets_and_slots_change_nothing);
+  TEST_RUN(chunks_change_nothing);
   TEST_RUN(fast_sums_are_right_or_refused);
   TEST_RUN(bad_options_are_refused);
   EXPECT_OK(tri_transport_finish(transport));

@@ -22,11 +22,15 @@ typedef struct tri_gpt_config {
   float dropout;      // embedding, attention and residual dropout, 0 <= p < 1
   uint64_t seed;      // of the dropout streams
   tri_dtype dtype;
+  const tri_model_part *part; // NULL: all blocks; read by tri_gpt_create only
 } tri_gpt_config;
 
 // Fills the shape of a published size: "gpt2-124M", "gpt2-355M", "gpt2-774M", "gpt2-1558M". False:
 // no such name.
 bool tri_gpt_named_shape(const char *name, tri_gpt_config *out);
+
+// Blocks of the chain of a GPT of so many layers.
+int tri_gpt_blocks(int n_layers);
 
 // TRI_ERR_CONFIG with the rule that is broken (heads must divide the width, …). *out owned:
 // tri_model_destroy.

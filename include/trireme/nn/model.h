@@ -3,6 +3,8 @@
 // on many) owns the memory and decides the order; the model knows no ranks and allocates nothing
 // after creation.
 //
+// A copy of a model may hold the parameters of some blocks only; it runs those.
+//
 //   hidden[i] (B, T, C) dtype is the input of block i, i >= 1; block i writes hidden[i + 1]; the
 //   last block none. saved[i] is what block i keeps from forward to backward, of saved_bytes(i).
 //   Backward runs from the last block to 0 with one gradient buffer d_hidden (B, T, C): block i
@@ -34,9 +36,9 @@ typedef struct tri_pass {
   tri_stream *stream;
   const tri_batch *batch;
   bool training; // dropout on, and the last block also computes gradients of logits in its forward
-  const void *weights; // flat space in the model's dtype
-  float *gradients; // flat space, f32, added to; used by backward, and by the last block's forward
-                    // in training
+  const void *weights; // flat space in the model's dtype, tri_parameters_weight_count elements
+  float *gradients; // f32, tri_parameters_gradient_count elements, added to; used by backward, and
+                    // by the last block's forward in training
   const void *hidden_in;
   void *hidden_out;
   void *saved;
@@ -44,6 +46,11 @@ typedef struct tri_pass {
   void *scratch; // of scratch_bytes; content is lost between calls
   float *losses; // (B, T), written by the last block
 } tri_pass;
+
+// What a copy of a model holds. Geometry only: who holds which part is decided outside.
+typedef struct tri_model_part {
+  const bool *blocks; // (n_blocks): whether it is held. Read by create only
+} tri_model_part;
 
 // A family of models is one such table; a model begins with a pointer to it.
 typedef struct tri_model_operations {

@@ -2,8 +2,15 @@
 // blocks.
 //
 // The flat space is what optimizers, gradient buckets and ZeRO slices work on; names, global shapes
-// and boxes are what checkpoints and digests see. Local. Knows no ranks: `box` is what this copy of
-// the model holds of the global array (all of it, unless a tensor split from outside says less).
+// and boxes are what checkpoints and digests see. Local. Knows no ranks: a copy of the model holds
+// the parameters of some blocks of the chain (model.h: all of them, unless a split from outside
+// says less), one block after another, and `box` is what it holds of a global array. Blocks begin
+// at multiples of TRI_NORM_CHUNK, so that the chunks of a norm do not depend on who holds what.
+//
+// An array may be used by a second block, the last (a head tied to the embedding). The gradient of
+// that use is a sum of its own, kept after the flat space, and the gradient of the array is the
+// owner's sum plus that one: so two stages of a pipeline sum by themselves. A copy that holds the
+// second block but not the owner keeps a copy of the array there, too, in its weights.
 #pragma once
 
 #include <stdbool.h>
@@ -30,11 +37,21 @@ typedef struct tri_parameter {
 } tri_parameter;
 
 typedef struct tri_parameters {
-  tri_parameter *list; // in ascending offset and block order
+  tri_parameter *list; // what is held, in ascending offset and block order
   int n;
   int64_t flat_count;    // elements of the flat space, padding included
-  int64_t logical_count; // elements of all shapes: the published parameter count
+  int64_t logical_count; // elements of all shapes of the whole model: the published count
+  int n_blocks;
+  int64_t *offsets;       // (n_blocks + 1): where blocks begin; one that is not held is empty
+  int64_t *whole_offsets; // (n_blocks + 1): the same in a copy that holds all blocks
+  int64_t tied_count;     // elements of the second use's gradient, [flat_count, flat_count +
+                          // tied_count); 0: none, or its block is not held
+  int tied;               // the owner's array in the list, -1: there is none, or it is not held
 } tri_parameters;
+
+// Elements of an array of gradients, and of an array of weights that passes read.
+int64_t tri_parameters_gradient_count(const tri_parameters *parameters);
+int64_t tri_parameters_weight_count(const tri_parameters *parameters);
 
 // Fills host_out (parameter->count elements) with the initial value: a pure function of (seed,
 // name, global element index); padding is zero. The same bits on any machine and layout.

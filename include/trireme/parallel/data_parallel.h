@@ -27,6 +27,10 @@ typedef struct tri_data_parallel_options {
   int64_t bucket_bytes;  // a bucket closes at the first block boundary at or above this
   int in_flight;         // buckets that may be exchanged at once, >= 1
   bool fast;             // sums by the transport's all-reduce, where it has one
+  // The parts of the chain of blocks whose backward passes run apart, as the chunks of a pipeline
+  // stage do: their first blocks, ascending, the first 0 (n_chunks). NULL: it runs as one.
+  const int *first_blocks; // read by create only
+  int n_chunks;
 } tri_data_parallel_options;
 
 // What a rank holds for gradients and exchange, for the memory lines of the header.
@@ -51,12 +55,16 @@ void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel
 
 // A step: begin; for each micro-batch of the share in order: gradients() says where to add, then,
 // after backward of each block from the last to 0, block_done(); finally wait(), which returns the
-// global gradient (flat space, f32, device, borrowed until the next begin) as later work of the
-// stream sees it. A rank with an empty share calls begin and wait only. Collective as a whole;
-// errors are local.
+// global gradient (f32, device, borrowed until the next begin) as later work of the stream sees it.
+// Chunks do so each by itself: gradients() for the blocks [first_block, end_block) of one of them.
+// A chunk may be ahead of those before it; with its last micro-batch it must be. A rank with an
+// empty share calls begin and wait only. Collective as a whole; errors are local.
+//
+// The gradient is an array as parameter.h describes; where the owner of a tied array and its second
+// use are both held, the owner's part is the sum of both.
 TRI_MUST_CHECK tri_status tri_data_parallel_begin(tri_data_parallel *dp);
 TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch,
-                                                      float **out);
+                                                      int first_block, int end_block, float **out);
 TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch,
                                                        int block);
 
