@@ -5,6 +5,7 @@ libtrireme_a_SOURCES += \
   src/parallel/buckets.h \
   src/parallel/data_parallel.c \
   src/parallel/grid.c \
+  src/parallel/grid_comm.c \
   src/parallel/pipeline_schedule.c \
   src/parallel/pipeline_schedule_check.c \
   src/parallel/pipeline_schedule_private.h \

@@ -1,5 +1,6 @@
 check_PROGRAMS += \
   tests/parallel/data_parallel_test \
+  tests/parallel/grid_comm_test \
   tests/parallel/grid_test \
   tests/parallel/pipeline_schedule_test \
   tests/parallel/sum_tree_test
