@@ -6,6 +6,11 @@ libtrireme_a_SOURCES += \
   src/parallel/data_parallel.c \
   src/parallel/grid.c \
   src/parallel/grid_comm.c \
+  src/parallel/pipeline.c \
+  src/parallel/pipeline_channel.c \
+  src/parallel/pipeline_channel.h \
+  src/parallel/pipeline_plan.c \
+  src/parallel/pipeline_plan.h \
   src/parallel/pipeline_schedule.c \
   src/parallel/pipeline_schedule_check.c \
   src/parallel/pipeline_schedule_private.h \

@@ -111,9 +111,12 @@ EXTRA_PROGRAMS += tests/cuda/trireme_on_doubles
 tests_cuda_trireme_on_doubles_SOURCES = $(trireme_SOURCES)
 tests_cuda_trireme_on_doubles_LDADD = $(tests_cuda_ldadd)
 # transport.sh runs these at several rank counts, on several schedules.
-EXTRA_PROGRAMS += tests/cuda/data_parallel_test tests/cuda/transport_test
+EXTRA_PROGRAMS += tests/cuda/data_parallel_test tests/cuda/pipeline_test tests/cuda/transport_test
 tests_cuda_data_parallel_test_SOURCES = tests/parallel/data_parallel_test.c
 tests_cuda_data_parallel_test_LDADD = $(tests_cuda_ldadd)
+tests_cuda_pipeline_test_SOURCES = tests/parallel/pipeline_test.c
+tests_cuda_pipeline_test_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_QUICK
+tests_cuda_pipeline_test_LDADD = $(tests_cuda_ldadd)
 tests_cuda_transport_test_SOURCES = tests/comm/transport_test.c
 tests_cuda_transport_test_LDADD = $(tests_cuda_ldadd)
 check_PROGRAMS += tests/cuda/backend_test tests/cuda/fft_test

@@ -1,9 +1,10 @@
 #!/bin/sh
 # timeout: 900
-# The transports between CUDA devices, and the exchange of gradients over them, on the doubles: tests/comm/transport_test.c
-# and tests/parallel/data_parallel_test.c with a GPU for each rank, and with one that all ranks share.
-programs="$TRI_BUILDDIR/tests/cuda/transport_test $TRI_BUILDDIR/tests/cuda/data_parallel_test"
-[ -x "$TRI_BUILDDIR/tests/cuda/transport_test" ] || { echo "skipped: built without --with-cuda"; exit 77; }
+# The transports between CUDA devices, and the exchange of gradients and the stages of a pipeline over them, on the doubles:
+# tests/comm/transport_test.c and tests/parallel/{data_parallel,pipeline}_test.c with a GPU for each rank, and with one that all ranks share.
+folder=$TRI_BUILDDIR/tests/cuda
+programs="$folder/transport_test $folder/data_parallel_test $folder/pipeline_test"
+[ -x "$folder/transport_test" ] || { echo "skipped: built without --with-cuda"; exit 77; }
 failed=0
 export TRI_DOUBLE_DEVICES=4 TRI_DOUBLE_PROTECT=0
 run() { # ranks, arguments

@@ -3,4 +3,5 @@ check_PROGRAMS += \
   tests/parallel/grid_comm_test \
   tests/parallel/grid_test \
   tests/parallel/pipeline_schedule_test \
+  tests/parallel/pipeline_test \
   tests/parallel/sum_tree_test
