@@ -6,6 +6,7 @@ libtrireme_a_SOURCES += \
   src/parallel/data_parallel.c \
   src/parallel/grid.c \
   src/parallel/grid_comm.c \
+  src/parallel/partition.c \
   src/parallel/pipeline.c \
   src/parallel/pipeline_channel.c \
   src/parallel/pipeline_channel.h \

@@ -2,6 +2,7 @@ check_PROGRAMS += \
   tests/parallel/data_parallel_test \
   tests/parallel/grid_comm_test \
   tests/parallel/grid_test \
+  tests/parallel/partition_test \
   tests/parallel/pipeline_schedule_test \
   tests/parallel/pipeline_test \
   tests/parallel/sum_tree_test
