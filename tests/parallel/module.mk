@@ -5,4 +5,5 @@ check_PROGRAMS += \
   tests/parallel/partition_test \
   tests/parallel/pipeline_schedule_test \
   tests/parallel/pipeline_test \
-  tests/parallel/sum_tree_test
+  tests/parallel/sum_tree_test \
+  tests/parallel/traffic_test
