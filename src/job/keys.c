@@ -134,8 +134,19 @@ const job_key tri_job_table[JOB_N_KEYS] = {
 
     KEY("parallel.data", JOB_AUTO_OR_INTEGER, "auto | integer", "auto", "[0, 1048576]",
         parallel.data,
-        "data-parallel ranks, at most the micro-batches of a step; auto: all ranks; a number that "
-        "is not that of the ranks started is an error"),
+        "data-parallel ranks, at most the micro-batches of a step; auto: the ranks started / "
+        "parallel.pipeline; never changes a bit"),
+    KEY("parallel.pipeline", JOB_INTEGER, "integer", "1", "[1, 1048576]", parallel.pipeline,
+        "stages into which the blocks of the model are cut, each on ranks of its own; the ranks "
+        "started are data x pipeline; never changes a bit"),
+    KEY("parallel.schedule", JOB_CHOICE, "gpipe | 1f1b | interleaved", "1f1b", "",
+        parallel.schedule,
+        "order of the forward and backward passes of a pipeline (docs/pipeline.md); never changes "
+        "a bit"),
+    KEY("parallel.virtual_stages", JOB_INTEGER, "integer", "1", "[1, 1024]",
+        parallel.virtual_stages,
+        "pieces of the model that each stage holds: 2 or more for interleaved, 1 for 1f1b; never "
+        "changes a bit"),
     KEY("parallel.transport", JOB_TEXT, "auto | host | nccl | staged", "auto", "",
         parallel.transport,
         "how gradients travel between ranks; host: MPI takes device memory, which is host memory "

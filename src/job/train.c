@@ -75,7 +75,7 @@ static tri_status loop(tri_train *train)
     stopped = plan.stop;
   }
   TRI_CALL(tri_train_report_end(train, &progress));
-  TRI_CALL(tri_transport_finish(train->transport));
+  TRI_CALL(tri_train_finish_layout(train));
   TRI_CHECK(
       !stopped || train->step == job->train.steps, TRI_ERR_INTERRUPTED,
       "stopped by signal %d after step %lld, state saved in %s; run the same command to go on",

@@ -10,7 +10,7 @@ tri_status tri_train_batch_open(tri_train *train)
 {
   const size_t size_bytes = slot_bytes(train);
   tri_device *device = train->device;
-  for (int s = 0; s < TRI_TRAIN_SLOTS; s++) {
+  for (int s = 0; s < train->n_slots; s++) {
     tri_batch_slot *slot = &train->slots[s];
     TRI_CALL(tri_device_alloc_host(device, size_bytes, (void **)&slot->host_tokens));
     TRI_CALL(tri_device_alloc_host(device, size_bytes, (void **)&slot->host_targets));
@@ -25,7 +25,7 @@ tri_status tri_train_batch_open(tri_train *train)
 
 void tri_train_batch_close(tri_train *train)
 {
-  for (int s = 0; s < TRI_TRAIN_SLOTS; s++) {
+  for (int s = 0; train->slots != NULL && s < train->n_slots; s++) {
     tri_batch_slot *slot = &train->slots[s];
     tri_event_destroy(&slot->used);
     tri_event_destroy(&slot->copied);
@@ -37,7 +37,7 @@ void tri_train_batch_close(tri_train *train)
 tri_status tri_train_batch_take(tri_train *train, tri_loader *loader, int n, tri_batch_slot **out)
 {
   const size_t size_bytes = (size_t)n * (size_t)train->T * sizeof(int32_t);
-  tri_batch_slot *slot = &train->slots[train->n_batches++ % TRI_TRAIN_SLOTS];
+  tri_batch_slot *slot = &train->slots[train->n_batches++ % train->n_slots];
   tri_stream *copies = train->copies;
   TRI_CALL(tri_event_synchronize(slot->copied));
   TRI_CALL(tri_loader_take(loader, slot->host_tokens, slot->host_targets));

@@ -15,9 +15,11 @@ typedef struct rank_facts {
   tri_binding binding;
   char device[192];
   int n_threads;
+  uint64_t parameter_bytes, optimizer_bytes, activation_bytes, pipeline_bytes;
   uint64_t gradient_bytes, exchange_bytes;
   int n_gradient_buffers;
   int first_microbatch, end_microbatch;
+  int stage, first_block, end_block; // of its first chunk
 } rank_facts;
 
 enum { MOST_RANKS_LISTED = 16 };
@@ -25,6 +27,30 @@ enum { MOST_RANKS_LISTED = 16 };
 static double mib(uint64_t bytes)
 {
   return (double)bytes / 1048576.0;
+}
+
+// Hidden states and gradients on their way between stages.
+static uint64_t pipeline_bytes(const tri_train *train)
+{
+  tri_pipeline_memory memory = {0};
+  if (train->pipeline != NULL) tri_pipeline_get_memory(train->pipeline, &memory);
+  return memory.pool_bytes + tri_tied_memory_bytes(train->tied);
+}
+
+static uint64_t all_bytes(const rank_facts *f)
+{
+  return f->parameter_bytes + f->optimizer_bytes + f->activation_bytes + f->pipeline_bytes +
+         f->gradient_bytes + f->exchange_bytes;
+}
+
+// ", stage 1: blocks 3 to 5", or nothing where there is one stage; of several chunks the first.
+static const char *stage_text(const tri_train *train, const rank_facts *f, char *text, size_t size)
+{
+  text[0] = '\0';
+  if (train->grid.size[TRI_GRID_PIPELINE] == 1) return text;
+  snprintf(text, size, ", stage %d: blocks %d to %d%s", f->stage, f->first_block, f->end_block - 1,
+           train->grid.n_virtual > 1 ? " and on" : "");
+  return text;
 }
 
 static void own_facts(const tri_train *train, rank_facts *facts)
@@ -37,11 +63,18 @@ static void own_facts(const tri_train *train, rank_facts *facts)
   facts->binding = *tri_runtime_binding(train->runtime);
   snprintf(facts->device, sizeof facts->device, "%s: %s", device.name, device.description);
   facts->n_threads = device.n_threads;
+  facts->parameter_bytes = train->parameter_arena.size_bytes;
+  facts->optimizer_bytes = train->optimizer_arena.size_bytes;
+  facts->activation_bytes = train->activation_arena.size_bytes;
+  facts->pipeline_bytes = pipeline_bytes(train);
   facts->gradient_bytes = memory.gradient_bytes;
   facts->exchange_bytes = memory.exchange_bytes;
   facts->n_gradient_buffers = memory.n_gradient_buffers;
   facts->first_microbatch = train->first_microbatch;
   facts->end_microbatch = train->end_microbatch;
+  facts->stage = train->at[TRI_GRID_PIPELINE];
+  facts->first_block = train->chunks[0].first;
+  facts->end_block = train->chunks[0].end;
 }
 
 static void print_ranks(const tri_train *train, const rank_facts *all)
@@ -52,10 +85,13 @@ static void print_ranks(const tri_train *train, const rank_facts *all)
     // Devices that differ are told a rank; the header has named the first.
     const bool told = strcmp(f->device, all[0].device) != 0;
     const bool wired = f->binding.network[0] != '\0';
-    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s, micro-batches [%d, %d)%s%s%s%s",
-            r, f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)",
-            f->n_threads, f->n_threads == 1 ? "" : "s", f->first_microbatch, f->end_microbatch,
-            told ? ", " : "", told ? f->device : "", wired ? ", network " : "", f->binding.network);
+    char stage[64];
+    tri_log(TRI_LOG_INFO,
+            "  rank %-4d %s, units %s%s, %d thread%s%s, micro-batches [%d, %d)%s%s%s%s", r,
+            f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)", f->n_threads,
+            f->n_threads == 1 ? "" : "s", stage_text(train, f, stage, sizeof stage),
+            f->first_microbatch, f->end_microbatch, told ? ", " : "", told ? f->device : "",
+            wired ? ", network " : "", f->binding.network);
   }
   if (shown < train->n_ranks)
     tri_log(TRI_LOG_INFO, "  … and %d ranks more", train->n_ranks - shown);
@@ -76,30 +112,24 @@ static void print_model(const tri_train *train)
 
 static void print_memory(const tri_train *train, const rank_facts *all)
 {
-  uint64_t gradients = 0, exchange = 0;
-  int buffers = 0;
-  for (int r = 0; r < train->n_ranks; r++) {
-    if (all[r].gradient_bytes > gradients) gradients = all[r].gradient_bytes;
-    if (all[r].exchange_bytes > exchange) exchange = all[r].exchange_bytes;
-    if (all[r].n_gradient_buffers > buffers) buffers = all[r].n_gradient_buffers;
+  const rank_facts *f = &all[0];
+  for (int r = 1; r < train->n_ranks; r++) {
+    if (all_bytes(&all[r]) > all_bytes(f)) f = &all[r];
   }
-  const uint64_t parameters = train->parameter_arena.size_bytes;
-  const uint64_t optimizer = train->optimizer_arena.size_bytes;
-  const uint64_t activations = train->activation_arena.size_bytes;
-  const uint64_t sum = parameters + optimizer + activations + gradients + exchange;
   tri_log(TRI_LOG_INFO,
-          "memory     %" PRIu64 " bytes (%.1f MiB) on the fullest rank: parameters %" PRIu64
+          "memory     %" PRIu64 " bytes (%.1f MiB) on rank %d, the fullest: parameters %" PRIu64
           ", gradients %" PRIu64 " (%d buffer%s), optimizer %" PRIu64 ", activations %" PRIu64
-          ", exchange %" PRIu64,
-          sum, mib(sum), parameters, gradients, buffers, buffers == 1 ? "" : "s", optimizer,
-          activations, exchange);
+          ", exchange %" PRIu64 ", pipeline %" PRIu64,
+          all_bytes(f), mib(all_bytes(f)), (int)(f - all), f->parameter_bytes, f->gradient_bytes,
+          f->n_gradient_buffers, f->n_gradient_buffers == 1 ? "" : "s", f->optimizer_bytes,
+          f->activation_bytes, f->exchange_bytes, f->pipeline_bytes);
 }
 
 static void print_exchange(const tri_train *train)
 {
   tri_transport_facts facts;
   char created[64] = "", staging[96] = "";
-  if (train->n_ranks == 1) return;
+  if (train->grid.size[TRI_GRID_DATA] == 1) return;
   tri_transport_get_facts(train->transport, &facts);
   if (facts.create_seconds > 0)
     snprintf(created, sizeof created, "; communicator made in %.2f s", facts.create_seconds);
@@ -112,19 +142,38 @@ static void print_exchange(const tri_train *train)
               : "exact: the fixed tree, the same bits on any ranks");
 }
 
+static void print_pipeline(const tri_train *train)
+{
+  tri_pipeline_memory memory;
+  if (train->pipeline == NULL) return;
+  tri_pipeline_get_memory(train->pipeline, &memory);
+  tri_log(TRI_LOG_INFO, "pipeline   %s; rank 0 has %d buffers of %.1f MiB between its stages",
+          tri_pipeline_kind_name(train->grid.schedule), memory.n_buffers,
+          mib(memory.n_buffers == 0 ? 0 : memory.pool_bytes / (unsigned)memory.n_buffers));
+}
+
+static void print_layout(const tri_train *train)
+{
+  const tri_job *job = train->job;
+  char grid[TRI_GRID_TEXT_BYTES];
+  tri_log(
+      TRI_LOG_INFO,
+      "layout     %s; global batch %d samples of %d tokens = %d micro-batches of %d; sum groups "
+      "of %d; overlap %s",
+      tri_grid_text(&train->grid, grid), job->train.global_batch, train->T, train->n_microbatches,
+      train->B, job->train.sum_group, job->parallel.overlap ? "on" : "off");
+  if (train->n_ranks > 1) tri_log(TRI_LOG_INFO, "           %s", tri_grid_comms_text(train->comms));
+}
+
 static void print_header(const tri_train *train, const rank_facts *all)
 {
   const tri_job *job = train->job;
   tri_log(TRI_LOG_INFO, "run        %s in %s, seed %" PRIu64, job->name, train->run_dir, job->seed);
   tri_log(TRI_LOG_INFO, "device     %s", all[0].device);
-  tri_log(
-      TRI_LOG_INFO,
-      "layout     %d data-parallel rank%s; global batch %d samples of %d tokens = %d micro-batches "
-      "of %d; sum groups of %d; overlap %s",
-      train->n_ranks, train->n_ranks == 1 ? "" : "s", job->train.global_batch, train->T,
-      train->n_microbatches, train->B, job->train.sum_group, job->parallel.overlap ? "on" : "off");
+  print_layout(train);
   print_ranks(train, all);
   print_exchange(train);
+  print_pipeline(train);
   print_model(train);
   tri_log(TRI_LOG_INFO,
           "data       %s: tokenizer %s, %" PRId64 " tokens to train on, %" PRId64 " to validate on",

@@ -1,8 +1,11 @@
 // One training run on one rank: everything it holds. Private to src/job.
 //
-// train_setup.c opens and closes it, train_batch.c brings micro-batches to the device, train_step.c
-// does a step and a validation, train_state.c initializes, saves, resumes and digests,
-// train_report.c writes the header, lines, metrics and pictures; train.c is the loop.
+// train_setup.c opens and closes it, train_layout.c finds what this rank holds of the model and of
+// the data and opens what goes between ranks, train_memory.c plans its memory; train_batch.c brings
+// micro-batches to the device, train_chunk.c runs passes over the blocks that are held,
+// train_step.c does a step, train_validate.c a validation, train_state.c initializes, saves,
+// resumes and digests, train_report.c writes the header, lines, metrics and pictures; train.c is
+// the loop.
 #pragma once
 
 #include "trireme/ckpt/ckpt.h"
@@ -15,6 +18,9 @@
 #include "trireme/nn/gpt.h"
 #include "trireme/optim/adamw.h"
 #include "trireme/parallel/data_parallel.h"
+#include "trireme/parallel/grid_comm.h"
+#include "trireme/parallel/pipeline.h"
+#include "trireme/parallel/tied.h"
 #include "trireme/runtime/runtime.h"
 #include "trireme/telemetry/metrics.h"
 #include "trireme/telemetry/progress.h"
@@ -26,7 +32,7 @@ typedef struct tri_step_times {
   double total, communication, data;
 } tri_step_times;
 
-// Micro-batches on their way: one is computed while the next is copied.
+// Micro-batches on the device at once, at least: one is computed while the next is copied.
 enum { TRI_TRAIN_SLOTS = 2 };
 
 typedef struct tri_batch_slot {
@@ -36,6 +42,28 @@ typedef struct tri_batch_slot {
   tri_event *used;                     // the device memory may be filled again
 } tri_batch_slot;
 
+// A run of blocks that this rank computes one after another: all of them, or one of the chunks of a
+// pipeline stage.
+typedef struct tri_train_chunk {
+  int first, end; // blocks
+  int n_slots;    // micro-batches whose activations it can hold
+  void **hidden;  // (n_slots, end - first): the input of each block; not of the first, which comes
+                  // from outside
+  void **saved;   // (n_slots, end - first): what each block keeps; the head's is one for all
+} tri_train_chunk;
+
+// One micro-batch in one chunk.
+typedef struct tri_train_work {
+  const tri_train_chunk *chunk;
+  int slot;
+  tri_batch batch;
+  bool training;
+  int microbatch;    // of the global batch
+  const void *input; // hidden states that come in, for a chunk that does not begin the model
+  void *output;      // and go out, for one that does not end it
+  void *d_hidden;    // backward: the gradient of the output, then of the input
+} tri_train_work;
+
 typedef struct tri_train {
   tri_runtime *runtime; // borrowed
   tri_comm *comm;       // borrowed: the world
@@ -43,6 +71,14 @@ typedef struct tri_train {
   int rank, n_ranks;
   int B, T;           // of a micro-batch
   int n_microbatches; // of a global batch
+
+  tri_grid grid;
+  int at[TRI_GRID_AXES]; // this rank's place on each axis
+  tri_grid_comms *comms;
+  tri_comm *data_comm, *pipeline_comm; // borrowed from comms
+  int *first_blocks;       // (virtual stages + 1): where they begin in the chain, and its end
+  tri_train_chunk *chunks; // (grid.n_virtual)
+  bool is_first, is_last;  // this rank holds the first block, the last block
 
   char device_name[32]; // "cpu", "cuda:1"
   tri_device *device;
@@ -54,24 +90,31 @@ typedef struct tri_train {
   tri_loader *loader;     // training samples
   tri_loader *validation; // in order; NULL when there is no validation split
   tri_model *model;
-  tri_transport *transport;
+  tri_transport *transport; // of the data axis
   tri_data_parallel *dp;
+  tri_pipeline *pipeline; // NULL for one virtual stage
+  tri_tied *tied;         // NULL but in the first and last of several stages
 
-  // Device memory, one arena a kind. All flat arrays have model->parameters.flat_count elements.
+  // Device memory, one arena a kind. Flat arrays have model->parameters.flat_count elements, what
+  // passes read tri_parameters_weight_count.
   tri_arena parameter_arena, optimizer_arena, activation_arena;
   float *parameters; // f32
   void *weights; // in the model's type: the parameters themselves for f32, a rounded copy for bf16
   float *moment1, *moment2;
-  void **hidden; // [n_blocks], hidden[0] NULL
-  void **saved;  // [n_blocks]
-  void *d_hidden, *scratch;
+  void *d_hidden; // NULL in a pipeline, which has its own
+  void *scratch;
   float *losses;     // (B, T)
   double *sums;      // [n_sums]: the chunks of the gradient norm, then the losses of micro-batches
   double *host_sums; // the same on the host
-  int64_t n_chunks, n_sums;
-  tri_batch_slot slots[TRI_TRAIN_SLOTS];
-  int64_t n_batches;      // brought to the device so far: the next takes slot n_batches % SLOTS
-  tri_graph **graphs;     // [TRI_TRAIN_SLOTS * micro-batches of the share]; NULL unless cuda.graph
+  int64_t n_norm, n_sums;
+  double *stage_norms; // host: the chunks of all stages, one after another, padded to the widest
+  double *whole_norm;  // host: the chunks of the whole model, in its order
+  int64_t widest_norm; // chunks
+  tri_batch_slot *slots;
+  int n_slots;
+  int64_t n_batches;      // brought to the device so far: the next takes slot n_batches % n_slots
+  int64_t step_batches;   // n_batches when this step began
+  tri_graph **graphs;     // [n_slots * micro-batches of the share]; NULL unless cuda.graph
   tri_event *handed_over; // from the stream that computes to the one that copies
   float *staging;         // host: largest parameter
 
@@ -108,6 +151,22 @@ TRI_MUST_CHECK tri_status tri_train_batch_done(tri_train *train, tri_batch_slot 
 TRI_MUST_CHECK tri_status tri_train_batch_open(tri_train *train);
 void tri_train_batch_close(tri_train *train);
 
+// The grid, refused where it cannot work, before anything is opened. Local, the same on all ranks.
+TRI_MUST_CHECK tri_status tri_train_plan_grid(tri_train *train);
+// The blocks of the virtual stages, and those of this rank: blocks (n_blocks) becomes whether each
+// is held. Local; *blocks owned (tri_free).
+TRI_MUST_CHECK tri_status tri_train_plan_chunks(tri_train *train, const tri_gpt_config *config,
+                                                bool **blocks);
+// Communicators, transports, data parallelism, pipeline. Collective; model and device are there.
+TRI_MUST_CHECK tri_status tri_train_open_layout(tri_train *train);
+TRI_MUST_CHECK tri_status tri_train_finish_layout(tri_train *train);
+// In the order in which they must go: what is under way, then memory, then communicators.
+void tri_train_close_transfers(tri_train *train);
+void tri_train_close_layout(tri_train *train);
+// All memory of steps. Local; the layout is there.
+TRI_MUST_CHECK tri_status tri_train_open_memory(tri_train *train);
+void tri_train_close_memory(tri_train *train);
+
 // Opens everything; memory is planned and allocated here. Collective, errors agree. `train` is
 // zeroed by the caller and closed by tri_train_close also after an error.
 TRI_MUST_CHECK tri_status tri_train_open(tri_train *train, tri_runtime *runtime,
@@ -122,7 +181,8 @@ TRI_MUST_CHECK tri_status tri_train_save(tri_train *train);
 TRI_MUST_CHECK tri_status tri_train_digest(tri_train *train, tri_digest *out);
 // Fills train->arrays. Local.
 TRI_MUST_CHECK tri_status tri_train_list_arrays(tri_train *train);
-// Brings the weights in the model's type up to date with the parameters.
+// Brings the weights up to date with the parameters: those in another type, and the last stage's
+// copy of the tied array. Collective.
 TRI_MUST_CHECK tri_status tri_train_round_weights(tri_train *train);
 
 // One step: gradient of a global batch, clipping, update. Collective. TRI_ERR_NUMERIC when loss or
@@ -133,6 +193,22 @@ TRI_MUST_CHECK tri_status tri_train_step(tri_train *train, tri_step_metrics *met
 TRI_MUST_CHECK tri_status tri_train_validate(tri_train *train, double *loss);
 // Asks the loader for the micro-batches that come next.
 TRI_MUST_CHECK tri_status tri_train_prefetch(tri_train *train);
+// Brings sums [first, first + n) to the host, which waits for the device.
+TRI_MUST_CHECK tri_status tri_train_fetch_sums(tri_train *train, int64_t first, int64_t n);
+// A number that the last stage knows, to all stages. Collective.
+TRI_MUST_CHECK tri_status tri_train_from_last_stage(tri_train *train, const char *what,
+                                                    double *value);
+// Seconds this rank has waited for others so far.
+double tri_train_wait_seconds(const tri_train *train);
+
+// Passes over the blocks of a chunk. The head, the last block, is no part of forward: in training
+// it runs at the beginning of backward. Local.
+TRI_MUST_CHECK tri_status tri_train_forward(tri_train *train, const tri_train_work *work);
+TRI_MUST_CHECK tri_status tri_train_backward(tri_train *train, const tri_train_work *work);
+// The head's losses, without gradients.
+TRI_MUST_CHECK tri_status tri_train_losses(tri_train *train, const tri_train_work *work);
+// Sums the losses that the head left, as the index-th sum of losses.
+TRI_MUST_CHECK tri_status tri_train_sum_losses(tri_train *train, const tri_batch *batch, int index);
 
 // Root prints what runs where and with which memory. Collective (it gathers).
 TRI_MUST_CHECK tri_status tri_train_report_header(tri_train *train);

@@ -23,8 +23,8 @@ tri_status tri_train_list_arrays(tri_train *train)
     array->dtype = TRI_DTYPE_F32;
     array->shape = parameter->shape;
     array->box = parameter->box;
-    array->replica = train->rank;
-    array->n_replicas = train->n_ranks;
+    array->replica = train->at[TRI_GRID_DATA];
+    array->n_replicas = train->grid.size[TRI_GRID_DATA];
   }
   return TRI_OK;
 }
@@ -153,10 +153,12 @@ tri_status tri_train_initialize(tri_train *train)
 
 tri_status tri_train_round_weights(tri_train *train)
 {
-  if (train->model->dtype == TRI_DTYPE_F32) return TRI_OK;
-  return train->kernels->convert(train->stream, train->weights, train->model->dtype,
-                                 train->parameters, TRI_DTYPE_F32,
-                                 train->model->parameters.flat_count);
+  if (train->model->dtype != TRI_DTYPE_F32) {
+    TRI_CALL(train->kernels->convert(train->stream, train->weights, train->model->dtype,
+                                     train->parameters, TRI_DTYPE_F32,
+                                     train->model->parameters.flat_count));
+  }
+  return tri_tied_copy_weights(train->tied, train->weights);
 }
 
 // --- attributes: the state that is not arrays

@@ -1,7 +1,7 @@
 #include <math.h>
+#include <string.h>
 
 #include "job/train_run.h"
-#include "trireme/base/memory.h"
 #include "trireme/telemetry/clock.h"
 
 // The run's micro-batches that this rank computes are numbered 0, 1, 2, … over all steps: the first
@@ -18,6 +18,7 @@ tri_status tri_train_prefetch(tri_train *train)
 {
   train->next_request = 0;
   train->start_step = (uint64_t)train->step;
+  if (!train->is_first && !train->is_last) return TRI_OK;
   if (train->end_microbatch == train->first_microbatch) return TRI_OK;
   // Two in flight: one being read while one is being computed.
   for (; train->next_request < 2; train->next_request++) {
@@ -37,68 +38,45 @@ static tri_status take_batch(tri_train *train, tri_batch_slot **out)
   return TRI_OK;
 }
 
-static tri_pass pass_of(tri_train *train, const tri_batch *batch, int block, float *gradients)
-{
-  const bool last = block == train->model->n_blocks - 1;
-  return (tri_pass){.stream = train->stream,
-                    .batch = batch,
-                    .training = gradients != NULL,
-                    .weights = train->weights,
-                    .gradients = gradients,
-                    .hidden_in = train->hidden[block],
-                    .hidden_out = last ? NULL : train->hidden[block + 1],
-                    .saved = train->saved[block],
-                    .d_hidden = train->d_hidden,
-                    .scratch = train->scratch,
-                    .losses = train->losses};
-}
+// --- gradients
 
-static tri_status forward(tri_train *train, const tri_batch *batch, float *gradients)
+// Micro-batch `microbatch` on the device, brought there at its first use in a step.
+static tri_status batch_of(tri_train *train, int microbatch, tri_step_times *times,
+                           tri_batch_slot **out)
 {
-  for (int block = 0; block < train->model->n_blocks; block++) {
-    const tri_pass pass = pass_of(train, batch, block, gradients);
-    TRI_CALL(train->model->operations->forward(train->model, block, &pass));
+  const int64_t number = train->step_batches + microbatch - train->first_microbatch;
+  if (number == train->n_batches) {
+    const double began = tri_clock_seconds();
+    TRI_CALL(take_batch(train, out));
+    times->data += tri_clock_seconds() - began;
   }
+  *out = &train->slots[number % train->n_slots];
   return TRI_OK;
 }
 
-static tri_status backward(tri_train *train, const tri_batch *batch, int microbatch,
-                           float *gradients)
+// `slot` NULL: neither tokens nor targets are needed.
+static tri_train_work work_of(const tri_train *train, int microbatch, const tri_batch_slot *slot)
 {
-  for (int block = train->model->n_blocks - 1; block >= 0; block--) {
-    const tri_pass pass = pass_of(train, batch, block, gradients);
-    TRI_CALL(train->model->operations->backward(train->model, block, &pass));
-    TRI_CALL(tri_data_parallel_block_done(train->dp, microbatch, block));
-  }
-  return TRI_OK;
-}
-
-// The sum of the losses of the tokens of the index-th micro-batch, on the device.
-static tri_status sum_losses(tri_train *train, const tri_batch *batch, int index)
-{
-  const int64_t n = (int64_t)batch->B * batch->T;
-  TRI_CALL(
-      train->kernels->sum(train->stream, train->sums + train->n_chunks + index, train->losses, n));
-  return TRI_OK;
+  const double tokens = (double)train->job->train.global_batch * train->T;
+  return (tri_train_work){
+      .batch = {.tokens = slot == NULL ? NULL : slot->tokens,
+                .targets = slot == NULL ? NULL : slot->targets,
+                .B = train->B,
+                .T = train->T,
+                .first_sample = train->samples + (uint64_t)microbatch * (uint64_t)train->B,
+                .loss_scale = (float)(1.0 / tokens)},
+      .training = true,
+      .microbatch = microbatch};
 }
 
 // Everything between a micro-batch in its slot and its gradients and loss.
 static tri_status compute(tri_train *train, int microbatch, const tri_batch_slot *slot)
 {
-  const double tokens = (double)train->job->train.global_batch * train->T;
-  const tri_batch batch = {.tokens = slot->tokens,
-                           .targets = slot->targets,
-                           .B = train->B,
-                           .T = train->T,
-                           .first_sample =
-                               train->samples + (uint64_t)microbatch * (uint64_t)train->B,
-                           .loss_scale = (float)(1.0 / tokens)};
-  float *gradients = NULL;
-  TRI_CALL(
-      tri_data_parallel_gradients(train->dp, microbatch, 0, train->model->n_blocks, &gradients));
-  TRI_CALL(forward(train, &batch, gradients));
-  TRI_CALL(backward(train, &batch, microbatch, gradients));
-  return sum_losses(train, &batch, microbatch - train->first_microbatch);
+  tri_train_work work = work_of(train, microbatch, slot);
+  work.chunk = &train->chunks[0];
+  work.d_hidden = train->d_hidden;
+  TRI_CALL(tri_train_forward(train, &work));
+  return tri_train_backward(train, &work);
 }
 
 static tri_status record(tri_train *train, int microbatch, const tri_batch_slot *slot,
@@ -119,7 +97,7 @@ static tri_status record(tri_train *train, int microbatch, const tri_batch_slot 
 static tri_status launch(tri_train *train, int microbatch, const tri_batch_slot *slot)
 {
   const int place = microbatch - train->first_microbatch;
-  tri_graph **graph = &train->graphs[place * TRI_TRAIN_SLOTS + (int)(slot - train->slots)];
+  tri_graph **graph = &train->graphs[place * train->n_slots + (int)(slot - train->slots)];
   if (*graph == NULL) TRI_CALL(record(train, microbatch, slot, graph));
   TRI_CALL(tri_graph_launch(*graph, train->stream));
   TRI_CALL(tri_data_parallel_launched(train->dp, microbatch));
@@ -128,50 +106,124 @@ static tri_status launch(tri_train *train, int microbatch, const tri_batch_slot 
 
 static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_times *times)
 {
-  const double began = tri_clock_seconds();
   tri_batch_slot *slot = NULL;
-  TRI_CALL(take_batch(train, &slot));
-  times->data += tri_clock_seconds() - began;
+  TRI_CALL(batch_of(train, microbatch, times, &slot));
   if (train->graphs != NULL) {
     TRI_CALL(launch(train, microbatch, slot));
   } else {
     TRI_CALL(compute(train, microbatch, slot));
   }
-  TRI_CALL(tri_train_batch_done(train, slot));
+  return tri_train_batch_done(train, slot);
+}
+
+typedef struct step_run {
+  tri_train *train;
+  tri_step_times *times;
+} step_run;
+
+// One action of the pipeline.
+static tri_status compute_action(void *user, const tri_pipeline_call *call)
+{
+  const step_run *run = user;
+  tri_train *train = run->train;
+  const tri_pipeline_action *action = call->action;
+  const tri_train_chunk *chunk = &train->chunks[action->chunk];
+  const int microbatch = train->first_microbatch + action->microbatch;
+  const bool forward = action->work == TRI_PIPELINE_FORWARD;
+  const bool begins = chunk->first == 0, ends = chunk->end == train->model->n_blocks;
+  tri_batch_slot *slot = NULL;
+  if (begins || (ends && !forward)) TRI_CALL(batch_of(train, microbatch, run->times, &slot));
+  tri_train_work work = work_of(train, microbatch, slot);
+  work.chunk = chunk;
+  work.slot = action->slot;
+  work.input = call->input;
+  work.output = call->output;
+  work.d_hidden = call->gradient;
+  if (forward) return tri_train_forward(train, &work);
+  TRI_CALL(tri_train_backward(train, &work));
+  // The first block is the last to use it, where that is here.
+  const bool last_use = begins || (ends && !train->is_first);
+  return last_use ? tri_train_batch_done(train, slot) : TRI_OK;
+}
+
+static tri_status compute_share(tri_train *train, tri_step_times *times)
+{
+  step_run run = {train, times};
+  train->step_batches = train->n_batches;
+  if (train->pipeline != NULL) return tri_pipeline_run(train->pipeline, compute_action, &run);
+  for (int m = train->first_microbatch; m < train->end_microbatch; m++) {
+    TRI_CALL(compute_microbatch(train, m, times));
+  }
   return TRI_OK;
 }
 
-// Sums [first, first + n) on the host.
-static tri_status fetch_sums(tri_train *train, int64_t first, int64_t n)
+// --- norm, loss, update
+
+tri_status tri_train_fetch_sums(tri_train *train, int64_t first, int64_t n)
 {
   TRI_CALL(tri_stream_copy_to_host(train->stream, train->host_sums + first, train->sums + first,
                                    (size_t)n * sizeof(double)));
   TRI_CALL(tri_data_parallel_synchronize(train->dp));
-  TRI_CALL(tri_stream_synchronize(train->stream));
-  return TRI_OK;
+  return tri_stream_synchronize(train->stream);
+}
+
+// Puts the chunks of all stages in the order of the whole model.
+static void order_norm(tri_train *train)
+{
+  const int n_stages = train->grid.size[TRI_GRID_PIPELINE];
+  const int64_t *offsets = train->model->parameters.whole_offsets;
+  for (int s = 0; s < n_stages; s++) {
+    const double *from = train->stage_norms + s * train->widest_norm;
+    for (int j = s; j < n_stages * train->grid.n_virtual; j += n_stages) {
+      const int64_t first = offsets[train->first_blocks[j]] / TRI_NORM_CHUNK;
+      const int64_t end = offsets[train->first_blocks[j + 1]] / TRI_NORM_CHUNK;
+      memcpy(train->whole_norm + first, from, (size_t)(end - first) * sizeof(double));
+      from += end - first;
+    }
+  }
 }
 
 // The one place in a step where the host waits for the device: it needs the norm for the update,
 // and the losses of the micro-batches come along.
 static tri_status fetch_norm(tri_train *train, const float *gradient, double *norm)
 {
-  const int64_t n = train->model->parameters.flat_count;
-  const int n_own = train->end_microbatch - train->first_microbatch;
-  TRI_CALL(train->kernels->sum_squares(train->stream, train->sums, gradient, n));
-  TRI_CALL(fetch_sums(train, 0, train->n_chunks + n_own));
-  *norm = tri_norm_of_chunks(train->host_sums, train->n_chunks);
+  const tri_parameters *parameters = &train->model->parameters;
+  const int64_t whole = parameters->whole_offsets[parameters->n_blocks] / TRI_NORM_CHUNK;
+  const int n_own = train->is_last ? train->end_microbatch - train->first_microbatch : 0;
+  const size_t gathered_bytes = (size_t)train->widest_norm * sizeof(double);
+  TRI_CALL(
+      train->kernels->sum_squares(train->stream, train->sums, gradient, parameters->flat_count));
+  TRI_CALL(tri_train_fetch_sums(train, 0, train->n_norm + n_own));
+  if (train->grid.size[TRI_GRID_PIPELINE] == 1) {
+    *norm = tri_norm_of_chunks(train->host_sums, whole);
+    return TRI_OK;
+  }
+  TRI_CALL(tri_comm_all_gather(train->pipeline_comm, "gradient norm", train->host_sums,
+                               gathered_bytes, train->stage_norms));
+  order_norm(train);
+  *norm = tri_norm_of_chunks(train->whole_norm, whole);
   return TRI_OK;
 }
 
-// Every rank holds the whole gradient and makes the same update.
+static tri_status mean_loss(tri_train *train, double *loss)
+{
+  if (train->is_last)
+    TRI_CALL(tri_data_parallel_sum(train->dp, "loss", train->host_sums + train->n_norm, loss));
+  TRI_CALL(tri_train_from_last_stage(train, "loss", loss));
+  *loss /= (double)train->job->train.global_batch * train->T;
+  return TRI_OK;
+}
+
+// Every rank of a stage holds its whole gradient and makes the same update.
 static tri_status update(tri_train *train, const float *gradient, float lr, double norm)
 {
   const tri_model *model = train->model;
   tri_bf16 *rounded = model->dtype == TRI_DTYPE_BF16 ? train->weights : NULL;
-  return tri_adamw_update(&train->adamw, train->stream, &model->parameters, 0,
-                          model->parameters.flat_count, train->parameters, rounded, train->moment1,
-                          train->moment2, gradient, train->step + 1, lr,
-                          tri_clip_scale(norm, train->job->train.clip));
+  TRI_CALL(tri_adamw_update(&train->adamw, train->stream, &model->parameters, 0,
+                            model->parameters.flat_count, train->parameters, rounded,
+                            train->moment1, train->moment2, gradient, train->step + 1, lr,
+                            tri_clip_scale(norm, train->job->train.clip)));
+  return tri_tied_copy_weights(train->tied, train->weights);
 }
 
 static void fill_metrics(const tri_train *train, const tri_step_times *times, double loss,
@@ -195,17 +247,15 @@ static void fill_metrics(const tri_train *train, const tri_step_times *times, do
 tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_times *times)
 {
   const double began = tri_clock_seconds();
-  const double waited = tri_comm_wait_seconds(train->comm);
-  const float *gradient = NULL;
+  const double waited = tri_train_wait_seconds(train);
+  float *gradient = NULL;
   double loss = 0.0, norm = 0.0;
   TRI_CALL(tri_data_parallel_begin(train->dp));
-  for (int m = train->first_microbatch; m < train->end_microbatch; m++) {
-    TRI_CALL(compute_microbatch(train, m, times));
-  }
+  TRI_CALL(compute_share(train, times));
   TRI_CALL(tri_data_parallel_wait(train->dp, &gradient));
+  TRI_CALL(tri_tied_sum_gradient(train->tied, gradient));
   TRI_CALL(fetch_norm(train, gradient, &norm));
-  TRI_CALL(tri_data_parallel_sum(train->dp, "loss", train->host_sums + train->n_chunks, &loss));
-  loss /= (double)train->job->train.global_batch * train->T;
+  TRI_CALL(mean_loss(train, &loss));
   TRI_CHECK(isfinite(loss) && isfinite(norm), TRI_ERR_NUMERIC,
             "step %lld: the loss is %g and the gradient norm %g; lower train.lr, or resume from an "
             "earlier "
@@ -217,62 +267,7 @@ tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_
   train->step++;
   train->samples += (uint64_t)train->job->train.global_batch;
   times->total = tri_clock_seconds() - began;
-  times->communication = tri_comm_wait_seconds(train->comm) - waited;
+  times->communication = tri_train_wait_seconds(train) - waited;
   fill_metrics(train, times, loss, norm, lr, metrics);
   return TRI_OK;
-}
-
-// --- validation
-
-// The losses of validation samples [first, first + n) as the index-th sum on the device.
-static tri_status validate_microbatch(tri_train *train, int64_t first, int n, int index)
-{
-  tri_batch_slot *slot = NULL;
-  TRI_CALL(tri_loader_request(train->validation, (uint64_t)first, n));
-  TRI_CALL(tri_train_batch_take(train, train->validation, n, &slot));
-  const tri_batch batch = {.tokens = slot->tokens, .targets = slot->targets, .B = n, .T = train->T};
-  TRI_CALL(forward(train, &batch, NULL));
-  TRI_CALL(tri_train_batch_done(train, slot));
-  return sum_losses(train, &batch, index);
-}
-
-// The losses of all micro-batches, one after another, from every rank's share of them.
-static tri_status gather_losses(tri_train *train, int n, double *all)
-{
-  const double *own = train->host_sums + train->n_chunks;
-  const tri_sum_node widest = tri_sum_tree_share(n, train->n_ranks, 0);
-  const int block = widest.end - widest.first;
-  double *blocks = NULL;
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, (int64_t)block * train->n_ranks, &blocks));
-  const tri_status status = tri_comm_all_gather(train->comm, "validation loss", own,
-                                                (size_t)block * sizeof(double), blocks);
-  for (int r = 0, k = 0; status == TRI_OK && r < train->n_ranks; r++) {
-    const tri_sum_node share = tri_sum_tree_share(n, train->n_ranks, r);
-    for (int i = 0; i < share.end - share.first; i++)
-      all[k++] = blocks[r * block + i];
-  }
-  TRI_FREE(&blocks);
-  return status;
-}
-
-tri_status tri_train_validate(tri_train *train, double *loss)
-{
-  int64_t samples = tri_loader_samples(train->validation);
-  const int64_t wanted = train->job->train.validate_samples;
-  if (wanted > 0 && wanted < samples) samples = wanted;
-  const int n = (int)((samples + train->B - 1) / train->B);
-  const tri_sum_node share = tri_sum_tree_share(n, train->n_ranks, train->rank);
-  for (int m = share.first; m < share.end; m++) {
-    const int64_t first = (int64_t)m * train->B;
-    const int64_t left = samples - first;
-    TRI_CALL(
-        validate_microbatch(train, first, left < train->B ? (int)left : train->B, m - share.first));
-  }
-  TRI_CALL(fetch_sums(train, train->n_chunks, share.end - share.first));
-  double *all = NULL;
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &all));
-  const tri_status status = gather_losses(train, n, all);
-  if (status == TRI_OK) *loss = tri_sum_tree_double(all, n) / ((double)samples * train->T);
-  TRI_FREE(&all);
-  return status;
 }

@@ -44,6 +44,21 @@ int tri_gpt_blocks(int n_layers)
   return n_layers + 2;
 }
 
+static int64_t round_up(int64_t n, int64_t multiple)
+{
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+void tri_gpt_block_costs(const tri_gpt_config *config, int T, int64_t *out)
+{
+  const int64_t C = config->width;
+  const int head = tri_gpt_blocks(config->n_layers) - 1;
+  out[0] = 2 * C;
+  for (int block = 1; block < head; block++)
+    out[block] = 24 * C * C + 2 * C * T;
+  out[head] = 2 * C * round_up(config->vocab_size, config->vocab_multiple);
+}
+
 static tri_status check_config(const tri_gpt_config *config)
 {
   TRI_CHECK(config->n_layers >= 1 && config->n_heads >= 1 && config->width >= 1 &&
@@ -80,11 +95,6 @@ typedef struct flat_layout {
   bool held; // the block
   int64_t whole_end;
 } flat_layout;
-
-static int64_t round_up(int64_t n, int64_t multiple)
-{
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 static void begin_block(flat_layout *layout, int block)
 {

@@ -290,7 +290,7 @@ tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch)
   return TRI_OK;
 }
 
-tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient)
+tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient)
 {
   const tri_parameters *parameters = dp->parameters;
   float *sum = dp->buffers[0];

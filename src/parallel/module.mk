@@ -17,4 +17,5 @@ libtrireme_a_SOURCES += \
   src/parallel/pipeline_schedule_private.h \
   src/parallel/pipeline_schedule_simulate.c \
   src/parallel/sum_tree.c \
+  src/parallel/tied.c \
   src/parallel/traffic.c

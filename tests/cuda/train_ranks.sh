@@ -29,6 +29,14 @@ TRI_DOUBLE_SCHEDULE=lazy
 expect_digest without_overlap 3 "$wanted" job.yaml $small run.dir=o3 parallel.overlap=false
 expect_digest one_bucket 2 "$wanted" job.yaml $small run.dir=b2 parallel.bucket_mib=8 parallel.in_flight=1
 expect_digest staged 3 "$wanted" job.yaml $small run.dir=t3 parallel.transport=staged
+for TRI_DOUBLE_SCHEDULE in lazy random; do
+  expect_digest "two_stages_$TRI_DOUBLE_SCHEDULE" 2 "$wanted" job.yaml $small run.dir=p-$TRI_DOUBLE_SCHEDULE parallel.pipeline=2
+done
+TRI_DOUBLE_SCHEDULE=lazy
+expect_digest two_stages_two_data_ranks 4 "$wanted" job.yaml $small run.dir=pd parallel.pipeline=2
+expect_digest two_stages_of_two_chunks 2 "$wanted" job.yaml $small run.dir=pv parallel.pipeline=2 parallel.virtual_stages=2 \
+  parallel.schedule=interleaved
+expect_digest three_stages_staged 3 "$wanted" job.yaml $small run.dir=ps parallel.pipeline=3 parallel.transport=staged
 TRI_DOUBLE_DEVICES=1 expect_digest one_device_for_two_ranks 2 "$wanted" job.yaml $small run.dir=d2 cuda.share=true
 expect_header sharing_is_named "exchange   staged: ranks 0 and 1 share GPU"
 TRI_DOUBLE_DEVICES=1 expect_error nccl_refuses_a_shared_device 2 8 "ranks 0 and 1 share GPU" job.yaml $small run.dir=e1 \

@@ -30,8 +30,8 @@ if [ $code -eq 10 ] && [ $seconds -lt 20 ]; then ok stopped_rank_ends_the_run; e
   bad stopped_rank_ends_the_run "exit code $code after $seconds s"
   cat stopped.out
 fi
-for text in '^rank 0: error: waits in operation [0-9]* "[a-z ]*" of "world"' '^rank 2: error: waits in operation' \
-  '^rank 0: error: .*: operation [0-9]* "[a-z ]*" of "world": .*; rank 1 (host [^ ]*) did not arrive$'; do
+for text in '^rank 0: error: waits in operation [0-9]* "[a-z ]*" of "[a-z]*"' '^rank 2: error: waits in operation' \
+  '^rank 0: error: .*: operation [0-9]* "[a-z ]*" of "[a-z]*": .*; rank 1 (host [^ ]*) did not arrive$'; do
   grep -q "$text" stopped.out && ok stopped_rank_is_named || bad stopped_rank_is_named "no line '$text'"
 done
 tries=0

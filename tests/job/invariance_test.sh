@@ -1,6 +1,6 @@
 #!/bin/sh
-# The state digest is the same on 1, 2, 3, 4 and 5 ranks, with and without overlap, for other transports, bucket sizes,
-# slots and threads; and it changes with what defines the run.
+# The state digest is the same on 1, 2, 3, 4 and 5 ranks, with and without overlap, for stages of a pipeline, other
+# transports, bucket sizes, slots and threads; and it changes with what defines the run.
 # timeout: 240
 . "$TRI_SRCDIR/tests/job/train_test_lib.sh"
 train 1 out job.yaml run.dir=r1
@@ -17,6 +17,17 @@ expect_digest one_slot 4 "$wanted" job.yaml run.dir=s3 parallel.in_flight=1
 expect_digest two_threads 2 "$wanted" job.yaml run.dir=s4 cpu.threads=2
 expect_digest three_threads 1 "$wanted" job.yaml run.dir=s5 cpu.threads=3
 
+# Stages of a pipeline, with data parallelism, in every schedule, one that holds the embedding alone included.
+expect_digest stages_2 2 "$wanted" job.yaml run.dir=p1 parallel.pipeline=2
+expect_digest stages_4 4 "$wanted" job.yaml run.dir=p2 parallel.pipeline=4 parallel.schedule=gpipe
+expect_digest stages_2_data_2 4 "$wanted" job.yaml run.dir=p3 parallel.pipeline=2 parallel.data=2
+expect_digest stages_2_data_3 6 "$wanted" job.yaml run.dir=p4 parallel.pipeline=2 parallel.overlap=false
+expect_digest stages_3_staged 3 "$wanted" job.yaml run.dir=p5 parallel.pipeline=3 parallel.transport=staged
+chunks="parallel.schedule=interleaved parallel.virtual_stages=2"
+expect_digest chunks_2 2 "$wanted" job.yaml run.dir=p6 parallel.pipeline=2 $chunks
+expect_digest chunks_of_one_rank 1 "$wanted" job.yaml run.dir=p7 $chunks
+expect_digest chunks_of_one_rank_gpipe 1 "$wanted" job.yaml run.dir=p8 parallel.schedule=gpipe parallel.virtual_stages=4
+
 # Sum groups are part of the definition: other bits, but again the same for all layouts, ranks without work included.
 train 1 out job.yaml run.dir=g1 train.sum_group=2
 grouped=$(digest_of out)
@@ -25,6 +36,7 @@ for n in 2 4 5; do expect_digest "groups_ranks_$n" $n "$grouped" job.yaml run.di
 
 train 1 out job.yaml run.dir=b1 train.precision=bf16
 rounded=$(digest_of out)
+expect_digest bf16_stages_2 2 "$rounded" job.yaml run.dir=b4 train.precision=bf16 parallel.pipeline=2
 for n in 2 3; do expect_digest "bf16_ranks_$n" $n "$rounded" job.yaml run.dir=b$n train.precision=bf16; done
 train 1 out job.yaml run.dir=k1 cpu.kernels=reference train.steps=3
 reference=$(digest_of out)

@@ -140,7 +140,7 @@ static void run_step(tri_data_parallel *dp, const tri_data_parallel_options *opt
   const int64_t before = tri_memory_allocations();
   EXPECT_OK(tri_data_parallel_begin(dp));
   run_share(dp, options, step, first, end);
-  const float *gradient = NULL;
+  float *gradient = NULL;
   EXPECT_OK(tri_data_parallel_wait(dp, &gradient));
   EXPECT_OK(tri_stream_copy_to_host(stream, results[step], gradient, bytes));
   expect_sum_of_numbers(dp, options, first, end);

@@ -7,6 +7,7 @@
 
 #include "trireme/base/status.h"
 #include "trireme/optim/schedule.h"
+#include "trireme/parallel/pipeline_schedule.h"
 #include "trireme/tensor/dtype.h"
 
 typedef enum tri_job_kind { TRI_JOB_TRAIN } tri_job_kind;
@@ -59,7 +60,10 @@ typedef struct tri_job_train {
 } tri_job_train;
 
 typedef struct tri_job_parallel {
-  int data;        // parallel.data: ranks, 0 = all
+  int data;     // parallel.data: ranks, 0 = what the pipeline leaves
+  int pipeline; // parallel.pipeline: stages
+  tri_pipeline_kind schedule;
+  int virtual_stages;
   char *transport; // parallel.transport: auto | host | nccl | staged
   tri_job_reduce reduce;
   bool overlap;

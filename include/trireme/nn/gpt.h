@@ -32,6 +32,10 @@ bool tri_gpt_named_shape(const char *name, tri_gpt_config *out);
 // Blocks of the chain of a GPT of so many layers.
 int tri_gpt_blocks(int n_layers);
 
+// Flops of a forward pass a token, at T tokens a sample, of each block: (tri_gpt_blocks). Matrix
+// products, and causal attention at half its square.
+void tri_gpt_block_costs(const tri_gpt_config *config, int T, int64_t *out);
+
 // TRI_ERR_CONFIG with the rule that is broken (heads must divide the width, …). *out owned:
 // tri_model_destroy.
 TRI_MUST_CHECK tri_status tri_gpt_create(const tri_gpt_config *config, const char *name,

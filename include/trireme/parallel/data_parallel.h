@@ -28,7 +28,7 @@ typedef struct tri_data_parallel_options {
   int in_flight;         // buckets that may be exchanged at once, >= 1
   bool fast;             // sums by the transport's all-reduce, where it has one
   // The parts of the chain of blocks whose backward passes run apart, as the chunks of a pipeline
-  // stage do: their first blocks, ascending, the first 0 (n_chunks). NULL: it runs as one.
+  // stage do: their first blocks, ascending (n_chunks). NULL: what is held runs as one.
   const int *first_blocks; // read by create only
   int n_chunks;
 } tri_data_parallel_options;
@@ -75,7 +75,7 @@ TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, in
 void tri_data_parallel_record(tri_data_parallel *dp, bool recording);
 TRI_MUST_CHECK tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch);
 
-TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, const float **gradient);
+TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient);
 // The host waits until the gradient is there, within the limit of the communicator; to be called
 // before it waits for the stream, which would wait for ever for a rank that is gone.
 TRI_MUST_CHECK tri_status tri_data_parallel_synchronize(tri_data_parallel *dp);

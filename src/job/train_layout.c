@@ -1,0 +1,172 @@
+// What this rank holds of the model and of the data, and what goes between ranks.
+#include "job/train_run.h"
+#include "trireme/base/memory.h"
+#include "trireme/parallel/partition.h"
+
+static int virtual_stages(const tri_train *train)
+{
+  return train->grid.size[TRI_GRID_PIPELINE] * train->grid.n_virtual;
+}
+
+// --- the grid
+
+tri_status tri_train_plan_grid(tri_train *train)
+{
+  const tri_job *job = train->job;
+  tri_grid wish = {.size = {1, 1, job->parallel.data, job->parallel.pipeline},
+                   .n_virtual = job->parallel.virtual_stages,
+                   .schedule = job->parallel.schedule};
+  // One head and one token: nothing that tensor or context could split, which runs do not do yet.
+  const tri_grid_limits limits = {.n_ranks = train->n_ranks,
+                                  .n_blocks = tri_gpt_blocks(job->model.layers),
+                                  .n_heads = 1,
+                                  .vocabulary = 1,
+                                  .T = 1};
+  TRI_CALL(tri_grid_plan(&limits, &wish, &train->grid));
+  tri_grid_coordinates(&train->grid, train->rank, train->at);
+  const int n_data = train->grid.size[TRI_GRID_DATA];
+  TRI_CHECK(n_data <= train->n_microbatches, TRI_ERR_CONFIG,
+            "%d data-parallel ranks for %d micro-batches (train.global_batch %d / train.microbatch "
+            "%d): start fewer ranks, or make the micro-batch smaller",
+            n_data, train->n_microbatches, job->train.global_batch, job->train.microbatch);
+  return TRI_OK;
+}
+
+// --- chunks
+
+static tri_status cut_model(tri_train *train, const tri_gpt_config *config)
+{
+  const int n = virtual_stages(train);
+  const int n_blocks = tri_gpt_blocks(config->n_layers);
+  int64_t *costs = NULL;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n + 1, &train->first_blocks));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n_blocks, &costs));
+  tri_gpt_block_costs(config, train->T, costs);
+  const tri_partition_chain chain = {.n_blocks = n_blocks, .costs = costs};
+  const tri_status status = tri_partition_cut(&chain, n, train->first_blocks);
+  TRI_FREE(&costs);
+  return status;
+}
+
+tri_status tri_train_plan_chunks(tri_train *train, const tri_gpt_config *config, bool **blocks)
+{
+  const int n_blocks = tri_gpt_blocks(config->n_layers);
+  const int n_stages = train->grid.size[TRI_GRID_PIPELINE];
+  TRI_CALL(cut_model(train, config));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->grid.n_virtual, &train->chunks));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n_blocks, blocks));
+  for (int c = 0; c < train->grid.n_virtual; c++) {
+    const int j = c * n_stages + train->at[TRI_GRID_PIPELINE];
+    tri_train_chunk *chunk = &train->chunks[c];
+    chunk->first = train->first_blocks[j];
+    chunk->end = train->first_blocks[j + 1];
+    chunk->n_slots = 1;
+    for (int b = chunk->first; b < chunk->end; b++)
+      (*blocks)[b] = true;
+  }
+  train->is_first = (*blocks)[0];
+  train->is_last = (*blocks)[n_blocks - 1];
+  return TRI_OK;
+}
+
+// --- what goes between ranks
+
+static tri_status open_data_parallel(tri_train *train)
+{
+  const tri_job *job = train->job;
+  const int group = job->train.sum_group, n_virtual = train->grid.n_virtual;
+  int *first_blocks = NULL;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n_virtual, &first_blocks));
+  for (int c = 0; c < n_virtual; c++)
+    first_blocks[c] = train->chunks[c].first;
+  const tri_data_parallel_options options = {
+      .n_leaves = (train->n_microbatches + group - 1) / group,
+      .leaf_microbatches = group,
+      .n_microbatches = train->n_microbatches,
+      .overlap = job->parallel.overlap,
+      .bucket_bytes = (int64_t)(job->parallel.bucket_mib * 1048576.0),
+      .in_flight = job->parallel.in_flight,
+      .fast = job->parallel.reduce == TRI_JOB_REDUCE_FAST,
+      .first_blocks = first_blocks,
+      .n_chunks = n_virtual};
+  const tri_status status =
+      tri_data_parallel_create(train->transport, train->stream, train->model, &options, &train->dp);
+  TRI_FREE(&first_blocks);
+  TRI_CALL(status);
+  tri_data_parallel_share(train->dp, &train->first_microbatch, &train->end_microbatch);
+  return TRI_OK;
+}
+
+static tri_status open_pipeline(tri_train *train)
+{
+  const tri_job *job = train->job;
+  const tri_model *model = train->model;
+  if (virtual_stages(train) == 1) return TRI_OK;
+  const tri_pipeline_options options = {
+      .kind = train->grid.schedule,
+      .n_virtual = train->grid.n_virtual,
+      .n_microbatches = train->end_microbatch - train->first_microbatch,
+      .message_bytes =
+          (size_t)train->B * (size_t)train->T * (size_t)model->width * tri_dtype_size(model->dtype),
+      .transport = job->parallel.transport,
+      .limit_seconds = job->parallel.limit_seconds};
+  TRI_CALL(tri_pipeline_create(train->pipeline_comm, train->stream, &options, &train->pipeline));
+  const tri_pipeline_schedule *schedule = tri_pipeline_get_schedule(train->pipeline);
+  for (int c = 0; schedule != NULL && c < train->grid.n_virtual; c++)
+    train->chunks[c].n_slots = schedule->stages[train->at[TRI_GRID_PIPELINE]].n_slots[c];
+  if (train->grid.size[TRI_GRID_PIPELINE] == 1) return TRI_OK;
+  const tri_tied_options tied = {.piece_bytes = (size_t)(job->parallel.bucket_mib * 1048576.0),
+                                 .transport = job->parallel.transport};
+  return tri_tied_create(train->pipeline_comm, train->stream, &model->parameters, model->dtype,
+                         &tied, &train->tied);
+}
+
+tri_status tri_train_open_layout(tri_train *train)
+{
+  TRI_CALL(tri_grid_comms_create(train->comm, &train->grid, &train->comms));
+  train->data_comm = tri_grid_comms_axis(train->comms, TRI_GRID_DATA);
+  train->pipeline_comm = tri_grid_comms_axis(train->comms, TRI_GRID_PIPELINE);
+  TRI_CALL(tri_transport_create(train->data_comm, train->device, train->job->parallel.transport,
+                                NULL, &train->transport));
+  TRI_CALL(open_data_parallel(train));
+  return open_pipeline(train);
+}
+
+tri_status tri_train_finish_layout(tri_train *train)
+{
+  if (train->pipeline != NULL) TRI_CALL(tri_pipeline_finish(train->pipeline));
+  TRI_CALL(tri_tied_finish(train->tied));
+  return tri_transport_finish(train->transport);
+}
+
+void tri_train_close_transfers(tri_train *train)
+{
+  tri_transport_destroy(&train->transport);
+  tri_data_parallel_destroy(&train->dp);
+  tri_tied_destroy(&train->tied);
+  tri_pipeline_destroy(&train->pipeline);
+}
+
+void tri_train_close_layout(tri_train *train)
+{
+  tri_grid_comms_destroy(&train->comms);
+  TRI_FREE(&train->first_blocks);
+}
+
+tri_status tri_train_from_last_stage(tri_train *train, const char *what, double *value)
+{
+  const int n_stages = train->grid.size[TRI_GRID_PIPELINE];
+  if (n_stages == 1) return TRI_OK;
+  return tri_comm_broadcast(train->pipeline_comm, what, value, sizeof *value, n_stages - 1);
+}
+
+double tri_train_wait_seconds(const tri_train *train)
+{
+  double seconds = tri_comm_wait_seconds(train->comm) + tri_tied_wait_seconds(train->tied);
+  if (train->data_comm != NULL) seconds += tri_comm_wait_seconds(train->data_comm);
+  // Of several axes with one rank the communicator is the same.
+  if (train->pipeline_comm != NULL && train->pipeline_comm != train->data_comm)
+    seconds += tri_comm_wait_seconds(train->pipeline_comm);
+  if (train->pipeline != NULL) seconds += tri_pipeline_wait_seconds(train->pipeline);
+  return seconds;
+}
