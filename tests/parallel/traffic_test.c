@@ -207,7 +207,7 @@ static void invent_model(tri_model *model, int64_t offsets[N_BLOCKS + 1])
 static void run_data_step(tri_data_parallel *dp)
 {
   int first, end;
-  const float *gradient;
+  float *gradient;
   tri_data_parallel_share(dp, &first, &end);
   EXPECT_OK(tri_data_parallel_begin(dp));
   for (int m = first; m < end; m++) {
