@@ -139,13 +139,14 @@ const job_key tri_job_table[JOB_N_KEYS] = {
     KEY("parallel.pipeline", JOB_INTEGER, "integer", "1", "[1, 1048576]", parallel.pipeline,
         "stages into which the blocks of the model are cut, each on ranks of its own; the ranks "
         "started are data x pipeline; never changes a bit"),
-    KEY("parallel.schedule", JOB_CHOICE, "gpipe | 1f1b | interleaved", "1f1b", "",
+    KEY("parallel.schedule", JOB_CHOICE, "gpipe | 1f1b | interleaved | zb-h1", "1f1b", "",
         parallel.schedule,
         "order of the forward and backward passes of a pipeline (docs/pipeline.md); never changes "
         "a bit"),
     KEY("parallel.virtual_stages", JOB_INTEGER, "integer", "1", "[1, 1024]",
         parallel.virtual_stages,
-        "pieces of the model that each stage holds: 2 or more for interleaved, 1 for 1f1b; never "
+        "pieces of the model that each stage holds: 2 or more for interleaved, 1 for 1f1b and "
+        "zb-h1; never "
         "changes a bit"),
     KEY("parallel.transport", JOB_TEXT, "auto | host | nccl | staged", "auto", "",
         parallel.transport,

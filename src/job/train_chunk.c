@@ -12,6 +12,7 @@ static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int 
   const tri_train_chunk *chunk = work->chunk;
   void *const *hidden = chunk->hidden + work->slot * (chunk->end - chunk->first);
   void *const *saved = chunk->saved + work->slot * (chunk->end - chunk->first);
+  void *const *kept = chunk->kept + work->weight_slot * (chunk->end - chunk->first);
   const int i = block - chunk->first;
   return (tri_pass){.stream = train->stream,
                     .batch = &work->batch,
@@ -22,6 +23,8 @@ static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int 
                     .hidden_out = block + 1 == chunk->end ? work->output : hidden[i + 1],
                     .saved = saved[i],
                     .d_hidden = work->d_hidden,
+                    .part = work->part,
+                    .kept = work->part == TRI_BACKWARD_WHOLE ? NULL : kept[i],
                     .scratch = train->scratch,
                     .losses = train->losses};
 }
@@ -63,22 +66,59 @@ tri_status tri_train_sum_losses(tri_train *train, const tri_batch *batch, int in
   return train->kernels->sum(train->stream, train->sums + train->n_norm + index, train->losses, n);
 }
 
-tri_status tri_train_backward(tri_train *train, const tri_train_work *work)
+// Backward of blocks [first, end) of the chunk; `gradients` NULL: the first half, which adds to
+// none.
+static tri_status backward(tri_train *train, const tri_train_work *work, int first, int end,
+                           float *gradients)
 {
-  const tri_model *model = train->model;
-  const tri_train_chunk *chunk = work->chunk;
-  float *gradients = NULL;
-  TRI_CALL(tri_data_parallel_gradients(train->dp, work->microbatch, chunk->first, chunk->end,
-                                       &gradients));
-  if (ends_model(train, chunk)) {
-    TRI_CALL(run_head(train, work, gradients));
-    TRI_CALL(tri_train_sum_losses(train, &work->batch, work->microbatch - train->first_microbatch));
-  }
-  for (int block = chunk->end - 1; block >= chunk->first; block--) {
+  for (int block = end - 1; block >= first; block--) {
     const tri_pass pass = pass_of(train, work, block, gradients);
-    TRI_CALL(model->operations->backward(model, block, &pass));
-    TRI_CALL(tri_data_parallel_block_done(train->dp, work->microbatch, block));
+    TRI_CALL(train->model->operations->backward(train->model, block, &pass));
+    if (gradients != NULL)
+      TRI_CALL(tri_data_parallel_block_done(train->dp, work->microbatch, block));
     TRI_CALL(progress(train));
   }
   return TRI_OK;
+}
+
+// The head's forward and the backward of blocks [first, n_blocks).
+static tri_status end_model(tri_train *train, const tri_train_work *work, int first)
+{
+  const int n_blocks = train->model->n_blocks;
+  float *gradients = NULL;
+  TRI_CALL(tri_data_parallel_gradients(train->dp, work->microbatch, first, n_blocks, &gradients));
+  TRI_CALL(run_head(train, work, gradients));
+  TRI_CALL(tri_train_sum_losses(train, &work->batch, work->microbatch - train->first_microbatch));
+  return backward(train, work, first, n_blocks, gradients);
+}
+
+static tri_status backward_at_once(tri_train *train, const tri_train_work *work)
+{
+  const tri_train_chunk *chunk = work->chunk;
+  float *gradients = NULL;
+  if (ends_model(train, chunk)) return end_model(train, work, chunk->first);
+  TRI_CALL(tri_data_parallel_gradients(train->dp, work->microbatch, chunk->first, chunk->end,
+                                       &gradients));
+  return backward(train, work, chunk->first, chunk->end, gradients);
+}
+
+// The head has no halves: all of it belongs to the first, where it is a chunk by itself to the
+// sums of gradients.
+tri_status tri_train_backward(tri_train *train, const tri_train_work *work)
+{
+  const tri_train_chunk *chunk = work->chunk;
+  const int end = ends_model(train, chunk) ? chunk->end - 1 : chunk->end;
+  float *gradients = NULL;
+  switch (work->part) {
+  case TRI_BACKWARD_WHOLE: return backward_at_once(train, work);
+  case TRI_BACKWARD_INPUT:
+    if (ends_model(train, chunk)) TRI_CALL(end_model(train, work, end));
+    return backward(train, work, chunk->first, end, NULL);
+  case TRI_BACKWARD_WEIGHT:
+    if (chunk->first == end) return TRI_OK;
+    TRI_CALL(
+        tri_data_parallel_gradients(train->dp, work->microbatch, chunk->first, end, &gradients));
+    return backward(train, work, chunk->first, end, gradients);
+  }
+  return TRI_ERROR(TRI_ERR_INTERNAL, "part %d of a backward is none", (int)work->part);
 }

@@ -71,14 +71,28 @@ tri_status tri_train_plan_chunks(tri_train *train, const tri_gpt_config *config,
 
 // --- what goes between ranks
 
+// Where the parts of this rank's blocks begin whose gradients are complete at times of their own:
+// the chunks, and the head where backward is done in halves (train_chunk.c). first_blocks
+// (n_virtual + 1); returns how many.
+static int gradient_parts(const tri_train *train, int *first_blocks)
+{
+  const int n_virtual = train->grid.n_virtual, head = train->model->n_blocks - 1;
+  for (int c = 0; c < n_virtual; c++)
+    first_blocks[c] = train->chunks[c].first;
+  if (!train->is_last || train->grid.schedule != TRI_PIPELINE_ZB_H1 ||
+      first_blocks[n_virtual - 1] == head)
+    return n_virtual;
+  first_blocks[n_virtual] = head;
+  return n_virtual + 1;
+}
+
 static tri_status open_data_parallel(tri_train *train)
 {
   const tri_job *job = train->job;
-  const int group = job->train.sum_group, n_virtual = train->grid.n_virtual;
+  const int group = job->train.sum_group;
   int *first_blocks = NULL;
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n_virtual, &first_blocks));
-  for (int c = 0; c < n_virtual; c++)
-    first_blocks[c] = train->chunks[c].first;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->grid.n_virtual + 1, &first_blocks));
+  const int n_parts = gradient_parts(train, first_blocks);
   const tri_data_parallel_options options = {
       .n_leaves = (train->n_microbatches + group - 1) / group,
       .leaf_microbatches = group,
@@ -88,7 +102,7 @@ static tri_status open_data_parallel(tri_train *train)
       .in_flight = job->parallel.in_flight,
       .fast = job->parallel.reduce == TRI_JOB_REDUCE_FAST,
       .first_blocks = first_blocks,
-      .n_chunks = n_virtual};
+      .n_chunks = n_parts};
   const tri_status status =
       tri_data_parallel_create(train->transport, train->stream, train->model, &options, &train->dp);
   TRI_FREE(&first_blocks);
@@ -112,8 +126,11 @@ static tri_status open_pipeline(tri_train *train)
       .limit_seconds = job->parallel.limit_seconds};
   TRI_CALL(tri_pipeline_create(train->pipeline_comm, train->stream, &options, &train->pipeline));
   const tri_pipeline_schedule *schedule = tri_pipeline_get_schedule(train->pipeline);
-  for (int c = 0; schedule != NULL && c < train->grid.n_virtual; c++)
-    train->chunks[c].n_slots = schedule->stages[train->at[TRI_GRID_PIPELINE]].n_slots[c];
+  for (int c = 0; schedule != NULL && c < train->grid.n_virtual; c++) {
+    const tri_pipeline_stage *stage = &schedule->stages[train->at[TRI_GRID_PIPELINE]];
+    train->chunks[c].n_slots = stage->n_slots[c];
+    train->chunks[c].n_weight_slots = stage->n_weight_slots[c];
+  }
   if (train->grid.size[TRI_GRID_PIPELINE] == 1) return TRI_OK;
   const tri_tied_options tied = {.piece_bytes = (size_t)(job->parallel.bucket_mib * 1048576.0),
                                  .transport = job->parallel.transport};

@@ -5,7 +5,7 @@
 // Offsets of the pieces of the three arenas, between planning and commit.
 typedef struct memory_plan {
   size_t parameters, weights, moment1, moment2;
-  size_t **hidden, **saved; // of each chunk, as its arrays
+  size_t **hidden, **saved, **kept; // of each chunk, as its arrays
   size_t d_hidden, scratch, losses, sums;
   size_t *tokens, *targets; // of each slot
 } memory_plan;
@@ -15,6 +15,11 @@ static int chunk_pieces(const tri_train_chunk *chunk)
   return chunk->n_slots * (chunk->end - chunk->first);
 }
 
+static int kept_pieces(const tri_train_chunk *chunk)
+{
+  return chunk->n_weight_slots * (chunk->end - chunk->first);
+}
+
 // --- lists
 
 static tri_status make_lists(tri_train *train, memory_plan *plan)
@@ -22,12 +27,15 @@ static tri_status make_lists(tri_train *train, memory_plan *plan)
   const int n = train->grid.n_virtual;
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &plan->hidden));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &plan->saved));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &plan->kept));
   for (int c = 0; c < n; c++) {
     tri_train_chunk *chunk = &train->chunks[c];
     TRI_CALL(TRI_NEW(TRI_MODULE_JOB, chunk_pieces(chunk), &plan->hidden[c]));
     TRI_CALL(TRI_NEW(TRI_MODULE_JOB, chunk_pieces(chunk), &plan->saved[c]));
     TRI_CALL(TRI_NEW(TRI_MODULE_JOB, chunk_pieces(chunk), &chunk->hidden));
     TRI_CALL(TRI_NEW(TRI_MODULE_JOB, chunk_pieces(chunk), &chunk->saved));
+    TRI_CALL(TRI_NEW(TRI_MODULE_JOB, kept_pieces(chunk), &plan->kept[c]));
+    TRI_CALL(TRI_NEW(TRI_MODULE_JOB, kept_pieces(chunk), &chunk->kept));
   }
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->n_slots, &plan->tokens));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->n_slots, &plan->targets));
@@ -39,7 +47,9 @@ static void free_plan(const tri_train *train, memory_plan *plan)
   for (int c = 0; c < train->grid.n_virtual; c++) {
     if (plan->hidden != NULL) TRI_FREE(&plan->hidden[c]);
     if (plan->saved != NULL) TRI_FREE(&plan->saved[c]);
+    if (plan->kept != NULL) TRI_FREE(&plan->kept[c]);
   }
+  TRI_FREE(&plan->kept);
   TRI_FREE(&plan->hidden);
   TRI_FREE(&plan->saved);
   TRI_FREE(&plan->tokens);
@@ -87,6 +97,17 @@ static void plan_chunk(tri_train *train, const tri_train_chunk *chunk, size_t hi
   }
 }
 
+static void plan_kept(tri_train *train, const tri_train_chunk *chunk, size_t *kept)
+{
+  const tri_model *model = train->model;
+  const int n = chunk->end - chunk->first;
+  for (int i = 0; i < kept_pieces(chunk); i++) {
+    const int block = chunk->first + i % n;
+    kept[i] = tri_arena_reserve(&train->activation_arena,
+                                model->operations->kept_bytes(model, block, train->B, train->T));
+  }
+}
+
 static void plan_activations(tri_train *train, memory_plan *plan)
 {
   const tri_model *model = train->model;
@@ -94,8 +115,10 @@ static void plan_activations(tri_train *train, memory_plan *plan)
   const size_t hidden_bytes = BT * (size_t)model->width * tri_dtype_size(model->dtype);
   tri_arena *arena = &train->activation_arena;
   tri_arena_begin(arena, train->device, "activations");
-  for (int c = 0; c < train->grid.n_virtual; c++)
+  for (int c = 0; c < train->grid.n_virtual; c++) {
     plan_chunk(train, &train->chunks[c], hidden_bytes, plan->hidden[c], plan->saved[c]);
+    plan_kept(train, &train->chunks[c], plan->kept[c]);
+  }
   if (train->pipeline == NULL) plan->d_hidden = tri_arena_reserve(arena, hidden_bytes);
   plan->scratch =
       tri_arena_reserve(arena, model->operations->scratch_bytes(model, train->B, train->T));
@@ -110,13 +133,15 @@ static void plan_activations(tri_train *train, memory_plan *plan)
 // --- allocation
 
 static void place_chunk(const tri_train *train, tri_train_chunk *chunk, const size_t *hidden,
-                        const size_t *saved)
+                        const size_t *saved, const size_t *kept)
 {
   const int n = chunk->end - chunk->first;
   for (int i = 0; i < chunk_pieces(chunk); i++) {
     if (i % n > 0) chunk->hidden[i] = tri_arena_at(&train->activation_arena, hidden[i]);
     chunk->saved[i] = tri_arena_at(&train->activation_arena, saved[i]);
   }
+  for (int i = 0; i < kept_pieces(chunk); i++)
+    chunk->kept[i] = tri_arena_at(&train->activation_arena, kept[i]);
 }
 
 static tri_status commit_memory(tri_train *train, const memory_plan *plan)
@@ -130,7 +155,7 @@ static tri_status commit_memory(tri_train *train, const memory_plan *plan)
   train->moment2 = tri_arena_at(&train->optimizer_arena, plan->moment2);
   const tri_arena *arena = &train->activation_arena;
   for (int c = 0; c < train->grid.n_virtual; c++)
-    place_chunk(train, &train->chunks[c], plan->hidden[c], plan->saved[c]);
+    place_chunk(train, &train->chunks[c], plan->hidden[c], plan->saved[c], plan->kept[c]);
   if (train->pipeline == NULL) train->d_hidden = tri_arena_at(arena, plan->d_hidden);
   train->scratch = tri_arena_at(arena, plan->scratch);
   train->losses = tri_arena_at(arena, plan->losses);
@@ -228,6 +253,7 @@ void tri_train_close_memory(tri_train *train)
   for (int c = 0; train->chunks != NULL && c < train->grid.n_virtual; c++) {
     TRI_FREE(&train->chunks[c].hidden);
     TRI_FREE(&train->chunks[c].saved);
+    TRI_FREE(&train->chunks[c].kept);
   }
   TRI_FREE(&train->chunks);
   TRI_FREE(&train->slots);

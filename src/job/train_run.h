@@ -50,12 +50,15 @@ typedef struct tri_train_chunk {
   void **hidden;  // (n_slots, end - first): the input of each block; not of the first, which comes
                   // from outside
   void **saved;   // (n_slots, end - first): what each block keeps; the head's is one for all
+  int n_weight_slots;
+  void **kept; // (n_weight_slots, end - first): between the halves of a backward
 } tri_train_chunk;
 
 // One micro-batch in one chunk.
 typedef struct tri_train_work {
   const tri_train_chunk *chunk;
-  int slot;
+  int slot, weight_slot;
+  tri_backward_part part;
   tri_batch batch;
   bool training;
   int microbatch;    // of the global batch

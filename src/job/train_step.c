@@ -129,20 +129,26 @@ static tri_status compute_action(void *user, const tri_pipeline_call *call)
   const tri_pipeline_action *action = call->action;
   const tri_train_chunk *chunk = &train->chunks[action->chunk];
   const int microbatch = train->first_microbatch + action->microbatch;
-  const bool forward = action->work == TRI_PIPELINE_FORWARD;
   const bool begins = chunk->first == 0, ends = chunk->end == train->model->n_blocks;
+  const bool uses_targets = ends && (action->work == TRI_PIPELINE_BACKWARD ||
+                                     action->work == TRI_PIPELINE_BACKWARD_INPUT);
   tri_batch_slot *slot = NULL;
-  if (begins || (ends && !forward)) TRI_CALL(batch_of(train, microbatch, run->times, &slot));
+  if (begins || uses_targets) TRI_CALL(batch_of(train, microbatch, run->times, &slot));
   tri_train_work work = work_of(train, microbatch, slot);
   work.chunk = chunk;
   work.slot = action->slot;
   work.input = call->input;
   work.output = call->output;
   work.d_hidden = call->gradient;
-  if (forward) return tri_train_forward(train, &work);
+  if (action->work == TRI_PIPELINE_FORWARD) return tri_train_forward(train, &work);
+  if (action->work != TRI_PIPELINE_BACKWARD) {
+    work.part =
+        action->work == TRI_PIPELINE_BACKWARD_INPUT ? TRI_BACKWARD_INPUT : TRI_BACKWARD_WEIGHT;
+    work.weight_slot = action->weight_slot;
+  }
   TRI_CALL(tri_train_backward(train, &work));
   // The first block is the last to use it, where that is here.
-  const bool last_use = begins || (ends && !train->is_first);
+  const bool last_use = begins ? work.part != TRI_BACKWARD_INPUT : uses_targets && !train->is_first;
   return last_use ? tri_train_batch_done(train, slot) : TRI_OK;
 }
 

@@ -302,6 +302,15 @@ static size_t saved_bytes(const tri_model *model, int block, int B, int T)
   return tri_gpt_block_saved_bytes(as_gpt(model), &sizes);
 }
 
+// Of the embedding, the gradient of its output.
+static size_t kept_bytes(const tri_model *model, int block, int B, int T)
+{
+  const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
+  if (block == 0) return (size_t)(sizes.N * sizes.C) * tri_dtype_size(model->dtype);
+  if (block == model->n_blocks - 1) return 0;
+  return tri_gpt_block_kept_bytes(as_gpt(model), &sizes);
+}
+
 static size_t scratch_bytes(const tri_model *model, int B, int T)
 {
   const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
@@ -376,6 +385,7 @@ static void destroy(tri_model *model)
 static const tri_model_operations operations = {
     .family = "gpt",
     .saved_bytes = saved_bytes,
+    .kept_bytes = kept_bytes,
     .scratch_bytes = scratch_bytes,
     .prepare = prepare,
     .forward = forward,

@@ -33,9 +33,39 @@ static saved_layout lay_out_saved(const gpt_sizes *s, tri_dtype dtype)
   return o;
 }
 
+// Gradients of what each of the six layers gives, named by the layer.
+typedef struct slopes_layout {
+  size_t fc_proj, fc, ln_2, attn_proj, attn, ln_1;
+  size_t size_bytes;
+} slopes_layout;
+
+// Those of one backward at once share memory where they are used up before others come.
+static slopes_layout lay_out_passing_slopes(const gpt_sizes *s, size_t begin, size_t element)
+{
+  slopes_layout o = {.size_bytes = begin};
+  o.fc_proj = o.ln_2 = o.ln_1 = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
+  o.attn_proj = o.fc_proj;
+  o.fc = o.attn = tri_gpt_take(&o.size_bytes, 4 * s->N * s->C, element);
+  return o;
+}
+
+// Those that wait for the second half do not.
+static slopes_layout lay_out_kept_slopes(const gpt_sizes *s, size_t element)
+{
+  slopes_layout o = {0};
+  o.fc_proj = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
+  o.fc = tri_gpt_take(&o.size_bytes, 4 * s->N * s->C, element);
+  o.ln_2 = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
+  o.attn_proj = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
+  o.attn = tri_gpt_take(&o.size_bytes, 3 * s->N * s->C, element);
+  o.ln_1 = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
+  return o;
+}
+
 typedef struct scratch_layout {
-  size_t narrow, wide, delta; // (N, C), (N, 4C), (B, H, T) f32
-  size_t narrow_2;            // (N, C)
+  size_t narrow, delta; // (N, C), (B, H, T) f32
+  size_t unused;        // (2, C) f32: sums that nobody wants
+  slopes_layout slopes;
   size_t size_bytes;
 } scratch_layout;
 
@@ -44,15 +74,21 @@ static scratch_layout lay_out_scratch(const gpt_sizes *s, tri_dtype dtype)
   const size_t element = tri_dtype_size(dtype);
   scratch_layout o = {0};
   o.narrow = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
-  o.narrow_2 = tri_gpt_take(&o.size_bytes, s->N * s->C, element);
-  o.wide = tri_gpt_take(&o.size_bytes, 4 * s->N * s->C, element);
   o.delta = tri_gpt_take(&o.size_bytes, s->N * s->H, sizeof(float));
+  o.unused = tri_gpt_take(&o.size_bytes, 2 * s->C, sizeof(float));
+  o.slopes = lay_out_passing_slopes(s, o.size_bytes, element);
+  o.size_bytes = o.slopes.size_bytes;
   return o;
 }
 
 size_t tri_gpt_block_saved_bytes(const tri_gpt *gpt, const gpt_sizes *sizes)
 {
   return lay_out_saved(sizes, gpt->model.dtype).size_bytes;
+}
+
+size_t tri_gpt_block_kept_bytes(const tri_gpt *gpt, const gpt_sizes *sizes)
+{
+  return lay_out_kept_slopes(sizes, tri_dtype_size(gpt->model.dtype)).size_bytes;
 }
 
 size_t tri_gpt_block_scratch_bytes(const tri_gpt *gpt, const gpt_sizes *sizes)
@@ -83,8 +119,11 @@ typedef struct block_view {
   tri_dropout drop[GPT_SITES];
   void *ln_1, *qkv, *att, *residual, *ln_2, *fc, *act;
   float *ln_1_mean, *ln_1_rstd, *lse, *ln_2_mean, *ln_2_rstd;
-  void *narrow, *narrow_2, *wide;
-  float *delta;
+  // Backward: gradients of what the layers give; halves of a backward keep them.
+  void *d_fc_proj, *d_fc, *d_ln_2, *d_attn_proj, *d_attn, *d_ln_1;
+  tri_backward_part part;
+  void *narrow;
+  float *delta, *unused;
 } block_view;
 
 static void point_into_memory(block_view *v, const tri_pass *pass)
@@ -106,9 +145,20 @@ static void point_into_memory(block_view *v, const tri_pass *pass)
   const scratch_layout scratch = lay_out_scratch(&v->s, v->dtype);
   base = pass->scratch;
   v->narrow = base + scratch.narrow;
-  v->narrow_2 = base + scratch.narrow_2;
-  v->wide = base + scratch.wide;
   v->delta = (float *)(base + scratch.delta);
+  v->unused = (float *)(base + scratch.unused);
+  v->part = pass->part;
+  slopes_layout slopes = scratch.slopes;
+  if (pass->part != TRI_BACKWARD_WHOLE) {
+    slopes = lay_out_kept_slopes(&v->s, tri_dtype_size(v->dtype));
+    base = pass->kept;
+  }
+  v->d_fc_proj = base + slopes.fc_proj;
+  v->d_fc = base + slopes.fc;
+  v->d_ln_2 = base + slopes.ln_2;
+  v->d_attn_proj = base + slopes.attn_proj;
+  v->d_attn = base + slopes.attn;
+  v->d_ln_1 = base + slopes.ln_1;
 }
 
 static void view_block(block_view *v, const tri_gpt *gpt, int layer, const tri_pass *pass,
@@ -159,69 +209,98 @@ tri_status tri_gpt_block_forward(const tri_gpt *gpt, int layer, const tri_pass *
   return TRI_OK;
 }
 
-// The gradient of the branch that site's dropout closes: d_hidden itself when nothing is dropped,
-// so that no copy is made.
-static tri_status branch_gradient(const block_view *v, gpt_site site, const void *d_hidden,
-                                  const void **out)
+// --- backward: each layer's gradients of its input, and of its weights, by themselves
+
+static bool gives_input(const block_view *v)
 {
-  *out = d_hidden;
-  if (v->drop[site].p == 0.0f) return TRI_OK;
-  TRI_CALL(v->k->residual_backward(v->stream, v->narrow, d_hidden, v->s.B, v->s.T, v->s.C, v->dtype,
-                                   &v->drop[site]));
-  *out = v->narrow;
+  return v->part != TRI_BACKWARD_WEIGHT;
+}
+
+static bool gives_weights(const block_view *v)
+{
+  return v->part != TRI_BACKWARD_INPUT;
+}
+
+// The gradient of the branch that site's dropout closes, in `slope`: d_hidden itself when nothing
+// is dropped and nothing kept, so that no copy is made.
+static tri_status close_branch(const block_view *v, gpt_site site, void *d_hidden, void **slope)
+{
+  if (v->part == TRI_BACKWARD_WEIGHT) return TRI_OK;
+  if (v->part == TRI_BACKWARD_WHOLE && v->drop[site].p == 0.0f) {
+    *slope = d_hidden;
+    return TRI_OK;
+  }
+  return v->k->residual_backward(v->stream, *slope, d_hidden, v->s.B, v->s.T, v->s.C, v->dtype,
+                                 &v->drop[site]);
+}
+
+// A linear layer (OC, IC) whose weight is the which-th parameter: d_in from d_out, times GELU'(pre)
+// where pre is given.
+static tri_status linear_backward(const block_view *v, gpt_layer_parameter which, void *d_in,
+                                  const void *d_out, const void *in, const void *pre, int64_t IC,
+                                  int64_t OC)
+{
+  if (gives_weights(v))
+    TRI_CALL(v->k->linear_backward_weight(v->stream, v->dw[which], v->dw[which + 1], d_out, in,
+                                          v->s.N, IC, OC, v->dtype));
+  if (gives_input(v))
+    TRI_CALL(v->k->linear_backward_input(v->stream, d_in, d_out, v->w[which], pre, v->s.N, IC, OC,
+                                         v->dtype));
   return TRI_OK;
+}
+
+// Adds to d_hidden. The kernel gives both kinds of gradients: a half wants one, the other goes
+// where it is not read. That is cheaper than it looks, since norms are a small part of a block, and
+// the sums are those of a whole backward, bit for bit.
+static tri_status norm_backward(const block_view *v, gpt_layer_parameter which, void *d_hidden,
+                                const void *d_out, const void *x, const float *mean,
+                                const float *rstd)
+{
+  const int64_t C = v->s.C;
+  float *dw = v->dw[which], *db = v->dw[which + 1];
+  void *dx = d_hidden;
+  if (!gives_weights(v)) {
+    dw = v->unused;
+    db = v->unused + C;
+    TRI_CALL(v->k->fill(v->stream, v->unused, 0.0f, 2 * C));
+  }
+  if (!gives_input(v)) {
+    dx = v->narrow;
+    TRI_CALL(v->k->fill(v->stream, dx, 0.0f, v->s.N * C * (int64_t)tri_dtype_size(v->dtype) / 4));
+  }
+  return v->k->layernorm_backward(v->stream, dx, dw, db, d_out, x, v->w[which], mean, rstd, v->s.N,
+                                  C, v->dtype);
 }
 
 // From dy to dr, in place in d_hidden.
-static tri_status mlp_backward(const block_view *v, void *d_hidden)
+static tri_status mlp_backward(block_view *v, void *d_hidden)
 {
-  const int64_t N = v->s.N, C = v->s.C;
-  const void *dout;
-  TRI_CALL(branch_gradient(v, GPT_SITE_RESIDUAL_2, d_hidden, &dout));
-  TRI_CALL(v->k->linear_backward_weight(v->stream, v->dw[GPT_FC_PROJ_WEIGHT],
-                                        v->dw[GPT_FC_PROJ_BIAS], dout, v->act, N, 4 * C, C,
-                                        v->dtype));
-  TRI_CALL(v->k->linear_backward_input(v->stream, v->wide, dout, v->w[GPT_FC_PROJ_WEIGHT], v->fc, N,
-                                       4 * C, C, v->dtype));
-  TRI_CALL(v->k->linear_backward_weight(v->stream, v->dw[GPT_FC_WEIGHT], v->dw[GPT_FC_BIAS],
-                                        v->wide, v->ln_2, N, C, 4 * C, v->dtype));
-  TRI_CALL(v->k->linear_backward_input(v->stream, v->narrow, v->wide, v->w[GPT_FC_WEIGHT], NULL, N,
-                                       C, 4 * C, v->dtype));
-  TRI_CALL(v->k->layernorm_backward(
-      v->stream, d_hidden, v->dw[GPT_LN_2_WEIGHT], v->dw[GPT_LN_2_BIAS], v->narrow, v->residual,
-      v->w[GPT_LN_2_WEIGHT], v->ln_2_mean, v->ln_2_rstd, N, C, v->dtype));
-  return TRI_OK;
+  const int64_t C = v->s.C;
+  TRI_CALL(close_branch(v, GPT_SITE_RESIDUAL_2, d_hidden, &v->d_fc_proj));
+  TRI_CALL(linear_backward(v, GPT_FC_PROJ_WEIGHT, v->d_fc, v->d_fc_proj, v->act, v->fc, 4 * C, C));
+  TRI_CALL(linear_backward(v, GPT_FC_WEIGHT, v->d_ln_2, v->d_fc, v->ln_2, NULL, C, 4 * C));
+  return norm_backward(v, GPT_LN_2_WEIGHT, d_hidden, v->d_ln_2, v->residual, v->ln_2_mean,
+                       v->ln_2_rstd);
 }
 
 // From dr to dx, in place in d_hidden.
-static tri_status attention_backward(const block_view *v, const void *x, void *d_hidden)
+static tri_status attention_backward(block_view *v, const void *x, void *d_hidden)
 {
-  const int64_t N = v->s.N, C = v->s.C;
-  const void *dout;
-  TRI_CALL(branch_gradient(v, GPT_SITE_RESIDUAL_1, d_hidden, &dout));
-  TRI_CALL(v->k->linear_backward_weight(v->stream, v->dw[GPT_ATTN_PROJ_WEIGHT],
-                                        v->dw[GPT_ATTN_PROJ_BIAS], dout, v->att, N, C, C,
-                                        v->dtype));
-  TRI_CALL(v->k->linear_backward_input(v->stream, v->narrow_2, dout, v->w[GPT_ATTN_PROJ_WEIGHT],
-                                       NULL, N, C, C, v->dtype));
-  TRI_CALL(v->k->attention_backward(v->stream, v->wide, v->delta, v->narrow_2, v->qkv, v->att,
-                                    v->lse, v->s.B, v->s.T, v->s.H, v->s.D, v->dtype,
-                                    &v->drop[GPT_SITE_ATTENTION]));
-  TRI_CALL(v->k->linear_backward_weight(v->stream, v->dw[GPT_ATTN_WEIGHT], v->dw[GPT_ATTN_BIAS],
-                                        v->wide, v->ln_1, N, C, 3 * C, v->dtype));
-  TRI_CALL(v->k->linear_backward_input(v->stream, v->narrow, v->wide, v->w[GPT_ATTN_WEIGHT], NULL,
-                                       N, C, 3 * C, v->dtype));
-  TRI_CALL(v->k->layernorm_backward(v->stream, d_hidden, v->dw[GPT_LN_1_WEIGHT],
-                                    v->dw[GPT_LN_1_BIAS], v->narrow, x, v->w[GPT_LN_1_WEIGHT],
-                                    v->ln_1_mean, v->ln_1_rstd, N, C, v->dtype));
-  return TRI_OK;
+  const int64_t C = v->s.C;
+  TRI_CALL(close_branch(v, GPT_SITE_RESIDUAL_1, d_hidden, &v->d_attn_proj));
+  TRI_CALL(linear_backward(v, GPT_ATTN_PROJ_WEIGHT, v->narrow, v->d_attn_proj, v->att, NULL, C, C));
+  if (gives_input(v))
+    TRI_CALL(v->k->attention_backward(v->stream, v->d_attn, v->delta, v->narrow, v->qkv, v->att,
+                                      v->lse, v->s.B, v->s.T, v->s.H, v->s.D, v->dtype,
+                                      &v->drop[GPT_SITE_ATTENTION]));
+  TRI_CALL(linear_backward(v, GPT_ATTN_WEIGHT, v->d_ln_1, v->d_attn, v->ln_1, NULL, C, 3 * C));
+  return norm_backward(v, GPT_LN_1_WEIGHT, d_hidden, v->d_ln_1, x, v->ln_1_mean, v->ln_1_rstd);
 }
 
 tri_status tri_gpt_block_backward(const tri_gpt *gpt, int layer, const tri_pass *pass)
 {
   block_view v;
-  view_block(&v, gpt, layer, pass, true);
+  view_block(&v, gpt, layer, pass, pass->part != TRI_BACKWARD_INPUT);
   TRI_CALL(mlp_backward(&v, pass->d_hidden));
-  TRI_CALL(attention_backward(&v, pass->hidden_in, pass->d_hidden));
-  return TRI_OK;
+  return attention_backward(&v, pass->hidden_in, pass->d_hidden);
 }

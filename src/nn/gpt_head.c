@@ -38,8 +38,13 @@ tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass)
   const tri_kernels *k = tri_device_kernels(tri_stream_device(pass->stream));
   const tri_batch *batch = pass->batch;
   const tri_dropout dropout = embedding_dropout(gpt, pass);
+  const gpt_sizes s = tri_gpt_sizes(gpt, batch->B, batch->T);
+  const void *d_out = pass->part == TRI_BACKWARD_WEIGHT ? pass->kept : pass->d_hidden;
+  if (pass->part == TRI_BACKWARD_INPUT)
+    return tri_stream_copy_on_device(pass->stream, pass->kept, d_out,
+                                     (size_t)(s.N * s.C) * tri_dtype_size(gpt->model.dtype));
   TRI_CALL(k->embedding_backward(pass->stream, tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WTE),
-                                 tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WPE), pass->d_hidden,
+                                 tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WPE), d_out,
                                  batch->tokens, batch->B, batch->T, gpt->config.width,
                                  gpt->model.dtype, &dropout));
   return TRI_OK;
@@ -128,8 +133,10 @@ tri_status tri_gpt_head_forward(const tri_gpt *gpt, const tri_pass *pass)
   return TRI_OK;
 }
 
+// All of it is the first half: the head's own gradients were added in its forward.
 tri_status tri_gpt_head_backward(const tri_gpt *gpt, const tri_pass *pass)
 {
+  if (pass->part == TRI_BACKWARD_WEIGHT) return TRI_OK;
   const tri_kernels *k = tri_device_kernels(tri_stream_device(pass->stream));
   const gpt_sizes s = tri_gpt_sizes(gpt, pass->batch->B, pass->batch->T);
   const saved_layout saved = lay_out_saved(&s, gpt->model.dtype);

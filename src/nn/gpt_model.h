@@ -72,6 +72,7 @@ tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass);
 
 // Blocks 1 .. L (gpt_block.c); layer counts from 0.
 size_t tri_gpt_block_saved_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
+size_t tri_gpt_block_kept_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
 size_t tri_gpt_block_scratch_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
 tri_status tri_gpt_block_prepare(const tri_gpt *gpt, tri_stream *stream, int64_t N);
 tri_status tri_gpt_block_forward(const tri_gpt *gpt, int layer, const tri_pass *pass);

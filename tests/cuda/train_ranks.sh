@@ -36,6 +36,7 @@ TRI_DOUBLE_SCHEDULE=lazy
 expect_digest two_stages_two_data_ranks 4 "$wanted" job.yaml $small run.dir=pd parallel.pipeline=2
 expect_digest two_stages_of_two_chunks 2 "$wanted" job.yaml $small run.dir=pv parallel.pipeline=2 parallel.virtual_stages=2 \
   parallel.schedule=interleaved
+expect_digest two_stages_in_halves 2 "$wanted" job.yaml $small run.dir=pz parallel.pipeline=2 parallel.schedule=zb-h1
 expect_digest three_stages_staged 3 "$wanted" job.yaml $small run.dir=ps parallel.pipeline=3 parallel.transport=staged
 TRI_DOUBLE_DEVICES=1 expect_digest one_device_for_two_ranks 2 "$wanted" job.yaml $small run.dir=d2 cuda.share=true
 expect_header sharing_is_named "exchange   staged: ranks 0 and 1 share GPU"

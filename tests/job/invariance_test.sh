@@ -23,6 +23,8 @@ expect_digest stages_4 4 "$wanted" job.yaml run.dir=p2 parallel.pipeline=4 paral
 expect_digest stages_2_data_2 4 "$wanted" job.yaml run.dir=p3 parallel.pipeline=2 parallel.data=2
 expect_digest stages_2_data_3 6 "$wanted" job.yaml run.dir=p4 parallel.pipeline=2 parallel.overlap=false
 expect_digest stages_3_staged 3 "$wanted" job.yaml run.dir=p5 parallel.pipeline=3 parallel.transport=staged
+expect_digest halves_2 2 "$wanted" job.yaml run.dir=z1 parallel.pipeline=2 parallel.schedule=zb-h1
+expect_digest halves_3_data_2 6 "$wanted" job.yaml run.dir=z2 parallel.pipeline=3 parallel.schedule=zb-h1
 chunks="parallel.schedule=interleaved parallel.virtual_stages=2"
 expect_digest chunks_2 2 "$wanted" job.yaml run.dir=p6 parallel.pipeline=2 $chunks
 expect_digest chunks_of_one_rank 1 "$wanted" job.yaml run.dir=p7 $chunks
@@ -32,6 +34,7 @@ expect_digest chunks_of_one_rank_gpipe 1 "$wanted" job.yaml run.dir=p8 parallel.
 train 1 out job.yaml run.dir=g1 train.sum_group=2
 grouped=$(digest_of out)
 if [ -n "$grouped" ] && [ "$grouped" != "$wanted" ]; then ok groups_define_the_run; else bad groups_define_the_run "digest '$grouped'"; fi
+expect_digest groups_halves 2 "$grouped" job.yaml run.dir=g6 train.sum_group=2 parallel.pipeline=2 parallel.schedule=zb-h1
 for n in 2 4 5; do expect_digest "groups_ranks_$n" $n "$grouped" job.yaml run.dir=g$n train.sum_group=2; done
 
 train 1 out job.yaml run.dir=b1 train.precision=bf16

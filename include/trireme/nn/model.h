@@ -9,6 +9,9 @@
 //   last block none. saved[i] is what block i keeps from forward to backward, of saved_bytes(i).
 //   Backward runs from the last block to 0 with one gradient buffer d_hidden (B, T, C): block i
 //   replaces the gradient of hidden[i + 1] by that of hidden[i].
+//   A backward may be done in halves: INPUT replaces d_hidden alone and leaves in `kept`, of
+//   kept_bytes(i), what WEIGHT needs to add to the gradients, later, with the same bits as at once.
+//   The last block has no halves: its INPUT is all of it.
 //
 // Local. Every call is queued on pass->stream.
 #pragma once
@@ -31,6 +34,12 @@ typedef struct tri_batch {
   float loss_scale;      // d (training loss) / d (loss of one token)
 } tri_batch;
 
+typedef enum tri_backward_part {
+  TRI_BACKWARD_WHOLE,
+  TRI_BACKWARD_INPUT,
+  TRI_BACKWARD_WEIGHT
+} tri_backward_part;
+
 // Everything one forward or backward of one block works on. Borrowed for the call.
 typedef struct tri_pass {
   tri_stream *stream;
@@ -43,6 +52,8 @@ typedef struct tri_pass {
   void *hidden_out;
   void *saved;
   void *d_hidden;
+  tri_backward_part part;
+  void *kept;    // between the halves of a backward
   void *scratch; // of scratch_bytes; content is lost between calls
   float *losses; // (B, T), written by the last block
 } tri_pass;
@@ -57,6 +68,7 @@ typedef struct tri_model_operations {
   const char *family; // "gpt"
   // Bytes for micro-batches of up to (B, T).
   size_t (*saved_bytes)(const tri_model *model, int block, int B, int T);
+  size_t (*kept_bytes)(const tri_model *model, int block, int B, int T);
   size_t (*scratch_bytes)(const tri_model *model, int B, int T);
   // Plans the device calls of these sizes, so that passes allocate nothing.
   tri_status (*prepare)(const tri_model *model, tri_stream *stream, int B, int T);
