@@ -34,7 +34,8 @@ expect_digest chunks_of_one_rank_gpipe 1 "$wanted" job.yaml run.dir=p8 parallel.
 train 1 out job.yaml run.dir=g1 train.sum_group=2
 grouped=$(digest_of out)
 if [ -n "$grouped" ] && [ "$grouped" != "$wanted" ]; then ok groups_define_the_run; else bad groups_define_the_run "digest '$grouped'"; fi
-expect_digest groups_halves 2 "$grouped" job.yaml run.dir=g6 train.sum_group=2 parallel.pipeline=2 parallel.schedule=zb-h1
+expect_digest groups_halves 2 "$grouped" job.yaml run.dir=g6 train.sum_group=2 parallel.pipeline=2 parallel.schedule=zb-h1 \
+  parallel.bucket_mib=8
 for n in 2 4 5; do expect_digest "groups_ranks_$n" $n "$grouped" job.yaml run.dir=g$n train.sum_group=2; done
 
 train 1 out job.yaml run.dir=b1 train.precision=bf16
