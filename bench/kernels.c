@@ -147,7 +147,7 @@ static tri_status layernorm_forward(const bench *a)
 static tri_status residual_layernorm_forward(const bench *a)
 {
   return a->k->residual_layernorm_forward(a->stream, a->qkv, a->x[0], a->f[4], a->f[5], a->x[1],
-                                          a->x[2], a->x[3], a->x[3], B, T, C, 1e-5f, a->dtype,
+                                          a->x[2], a->x[3], a->x[3], B * T, T, C, 1e-5f, a->dtype,
                                           &a->dropout);
 }
 static tri_status layernorm_backward(const bench *a)
@@ -157,12 +157,12 @@ static tri_status layernorm_backward(const bench *a)
 }
 static tri_status residual_forward(const bench *a)
 {
-  return a->k->residual_forward(a->stream, a->x[0], a->x[1], a->x[2], B, T, C, a->dtype,
+  return a->k->residual_forward(a->stream, a->x[0], a->x[1], a->x[2], B * T, T, C, a->dtype,
                                 &a->dropout);
 }
 static tri_status residual_backward(const bench *a)
 {
-  return a->k->residual_backward(a->stream, a->x[0], a->x[1], B, T, C, a->dtype, &a->dropout);
+  return a->k->residual_backward(a->stream, a->x[0], a->x[1], B * T, T, C, a->dtype, &a->dropout);
 }
 static tri_status cross_entropy_forward(const bench *a)
 {

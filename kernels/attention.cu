@@ -158,7 +158,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, min_blocks_of(N))
       for (int c = 0; c < N; c++)
         sums[r][c] *= shrink;
       weights[warp][lane].element[r] =
-          weight * factor_of(mask, at.b, dropout_at(n, at, row + r) + k0 + lane);
+          weight * factor_of(mask, at.b, dropout_at(n, mask, at, row + r) + k0 + lane);
     }
     add_products<N, R>(sums, weights, x, qkv_rows(qkv, n, at, VALUE), k0, n);
   }
@@ -242,7 +242,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, min_blocks_of(N))
     make_dots<N, R>(dkept, slopes, x, qkv_rows(qkv, n, at, VALUE), k0, n);
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      const float factor = factor_of(mask, at.b, dropout_at(n, at, row + r) + k0 + lane);
+      const float factor = factor_of(mask, at.b, dropout_at(n, mask, at, row + r) + k0 + lane);
       const pair_terms terms = terms_of(dots[r], dkept[r], row_lse[r], row_delta[r], scale, factor);
       dscores[warp][lane].element[r] = k0 + lane <= row + r ? terms.dscore : 0.0f;
     }
@@ -283,7 +283,7 @@ static __global__ void __launch_bounds__(PLAIN_THREADS, min_blocks_of(N))
     const float query_delta = query < n.T ? delta[rows_at(n, at) + query] : 0.0f;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      const float factor = factor_of(mask, at.b, dropout_at(n, at, query) + row + r);
+      const float factor = factor_of(mask, at.b, dropout_at(n, mask, at, query) + row + r);
       const pair_terms terms = terms_of(dots[r], dkept[r], query_lse, query_delta, scale, factor);
       const bool seen = row + r <= query && query < n.T;
       dscores[warp][lane].element[r] = seen ? terms.dscore : 0.0f;

@@ -47,10 +47,10 @@ __device__ __forceinline__ int64_t rows_at(const attention_sizes &n, const head_
 }
 
 // Of query t: the number of its first key's element for dropout.
-__device__ __forceinline__ int64_t dropout_at(const attention_sizes &n, const head_tile &at,
-                                              int64_t t)
+__device__ __forceinline__ int64_t dropout_at(const attention_sizes &n, const dropout_mask &mask,
+                                              const head_tile &at, int64_t t)
 {
-  return (at.h * n.T + t) * n.T;
+  return ((mask.first + at.h) * n.T + t) * n.T;
 }
 
 // One block for each tile, the tiles of a head side by side so that what they read meets in the

@@ -129,7 +129,7 @@ static __global__ void __launch_bounds__(FORWARD_THREADS<DP>, 1)
       const int query = row + 16 * m;
       if (is_diagonal.value) mask_scores<COLS>(s[m], query - k0);
       softmax<DP, COLS>(s[m], sums[m], states[m], scale * LOG2_E);
-      if (DROP) drop<COLS>(s[m], mask, at.b, dropout_at(n, at, query + lane / 4) + k0, n.T);
+      if (DROP) drop<COLS>(s[m], mask, at.b, dropout_at(n, mask, at, query + lane / 4) + k0, n.T);
 #pragma unroll
       for (int k = 0; k < COLS / 16; k++)
         pack_left(weights[m][k], s[m][2 * k], s[m][2 * k + 1]);

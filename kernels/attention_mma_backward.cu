@@ -138,7 +138,7 @@ static __global__ void __launch_bounds__(THREADS_OF<QUERIES_M<DP>>, 1)
         const int query = row + 16 * m, key = k0 + part;
         if (key + PART - 1 > query) mask_scores<PART>(s[m], query - key);
         slopes_of_queries<DROP>(dscores[m], s[m], dkept[m], numbers[m], scale * LOG2_E, mask, at.b,
-                                dropout_at(n, at, query + lane / 4) + key, n.T);
+                                dropout_at(n, mask, at, query + lane / 4) + key, n.T);
       }
       add_product<DP, PART>(dq, dscores, stage + part * DP);
     }
@@ -258,7 +258,7 @@ static __global__ void __launch_bounds__(THREADS_OF<KEYS_M<DP>>, 1)
         const int key = row + 16 * m;
         slopes_of_keys<DROP>(kept[m], dscores[m], s[m], dkept[m], part_lse, part_lse + COLS,
                              query - key, scale * LOG2_E, mask, at.b,
-                             dropout_at(n, at, query + lane / 4) + key, n.T);
+                             dropout_at(n, mask, at, query + lane / 4) + key, n.T);
       }
       add_product<DP, PART>(dv, kept, slope_part);
       add_product<DP, PART>(dk, dscores, query_part);

@@ -11,6 +11,7 @@
 struct dropout_mask {
   uint64_t key;
   uint64_t first_sample;
+  int64_t first;      // row of the micro-batch, or head of the layer
   uint32_t threshold; // an element is dropped when its word is below this
   float scale;        // of those that are kept
 };
@@ -23,11 +24,11 @@ static inline bool dropout_is_on(const tri_dropout *dropout)
 // Nothing is dropped by the mask of no dropout.
 static inline dropout_mask dropout_mask_of(const tri_dropout *dropout)
 {
-  if (!dropout_is_on(dropout)) return dropout_mask{0, 0, 0, 1.0f};
+  if (!dropout_is_on(dropout)) return dropout_mask{0, 0, 0, 0, 1.0f};
   // p is a float, so the product is exact.
   const uint32_t threshold = (uint32_t)((double)dropout->p * 4294967296.0);
   const float scale = (float)(1.0 / (1.0 - (double)dropout->p));
-  return dropout_mask{dropout->key, dropout->first_sample, threshold, scale};
+  return dropout_mask{dropout->key, dropout->first_sample, dropout->first, threshold, scale};
 }
 
 // Philox4x32-10: twin of tri_random_philox.

@@ -59,14 +59,14 @@ cudaError_t tri_launch_layernorm_backward(const tri_launch *launch, void *dx, fl
 cudaError_t tri_launch_residual_layernorm_forward(const tri_launch *launch, void *residual,
                                                   void *out, float *mean, float *rstd,
                                                   const void *x, const void *delta, const void *w,
-                                                  const void *b, int64_t B, int64_t T, int64_t C,
+                                                  const void *b, int64_t N, int64_t T, int64_t C,
                                                   float eps, tri_dtype dtype,
                                                   const tri_dropout *dropout);
 cudaError_t tri_launch_residual_forward(const tri_launch *launch, void *out, const void *x,
-                                        const void *delta, int64_t B, int64_t T, int64_t C,
+                                        const void *delta, int64_t N, int64_t T, int64_t C,
                                         tri_dtype dtype, const tri_dropout *dropout);
 cudaError_t tri_launch_residual_backward(const tri_launch *launch, void *ddelta, const void *dout,
-                                         int64_t B, int64_t T, int64_t C, tri_dtype dtype,
+                                         int64_t N, int64_t T, int64_t C, tri_dtype dtype,
                                          const tri_dropout *dropout);
 
 // --- linear.cu: what no epilogue of the matrix product does

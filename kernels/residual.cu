@@ -20,40 +20,57 @@ __device__ __forceinline__ void residual_run(float (&sum)[W], const T *x, const 
     sum[i] = DROP ? fmaf(factor[i], branch[i], sum[i]) : sum[i] + branch[i];
 }
 
-// Samples of S elements along y.
-template <class T, int W, bool DROP>
-static __global__ void __launch_bounds__(THREADS)
-    residual_forward(T *out, const T *x, const T *delta, int64_t B, int64_t S, dropout_mask mask)
+// Which elements of the samples a call is of, and the samples: S elements each, the call's first
+// one at `skipped` < S of the first sample.
+struct part {
+  int64_t n, skipped, S;
+};
+
+static inline int64_t n_samples(const part &p)
 {
-  for (int64_t b = blockIdx.y; b < B; b += gridDim.y) {
-    each_run<W>(S, [=](int64_t e, auto w) {
-      const int64_t i = b * S + e;
-      float sum[w.value];
-      residual_run<DROP>(sum, x + i, delta + i, mask, b, e);
-      store(out + i, sum);
-    });
+  return ceil_div(p.skipped + p.n, p.S);
+}
+
+// body(b, e, i, width<W>()) for the runs of elements e … of sample b, which are elements i … of the
+// call. Samples along y.
+template <int W, class Body>
+__device__ __forceinline__ void each_run_of_samples(const part &p, Body body)
+{
+  for (int64_t b = blockIdx.y; b * p.S < p.skipped + p.n; b += gridDim.y) {
+    const int64_t begin = b == 0 ? p.skipped : 0, left = p.skipped + p.n - b * p.S;
+    const int64_t end = left < p.S ? left : p.S;
+    each_run<W>(end - begin,
+                [=](int64_t k, auto w) { body(b, begin + k, b * p.S + begin + k - p.skipped, w); });
   }
 }
 
 template <class T, int W, bool DROP>
 static __global__ void __launch_bounds__(THREADS)
-    residual_backward(T *ddelta, const T *dout, int64_t B, int64_t S, dropout_mask mask)
+    residual_forward(T *out, const T *x, const T *delta, part p, dropout_mask mask)
 {
-  for (int64_t b = blockIdx.y; b < B; b += gridDim.y) {
-    each_run<W>(S, [=](int64_t e, auto w) {
-      const int64_t i = b * S + e;
-      float slopes[w.value];
-      load(slopes, dout + i);
-      if constexpr (DROP) {
-        float factor[w.value];
-        dropout_factors(factor, mask, b, e);
+  each_run_of_samples<W>(p, [=](int64_t b, int64_t e, int64_t i, auto w) {
+    float sum[w.value];
+    residual_run<DROP>(sum, x + i, delta + i, mask, b, e);
+    store(out + i, sum);
+  });
+}
+
+template <class T, int W, bool DROP>
+static __global__ void __launch_bounds__(THREADS)
+    residual_backward(T *ddelta, const T *dout, part p, dropout_mask mask)
+{
+  each_run_of_samples<W>(p, [=](int64_t b, int64_t e, int64_t i, auto w) {
+    float slopes[w.value];
+    load(slopes, dout + i);
+    if constexpr (DROP) {
+      float factor[w.value];
+      dropout_factors(factor, mask, b, e);
 #pragma unroll
-        for (int k = 0; k < w.value; k++)
-          slopes[k] *= factor[k];
-      }
-      store(ddelta + i, slopes);
-    });
-  }
+      for (int k = 0; k < w.value; k++)
+        slopes[k] *= factor[k];
+    }
+    store(ddelta + i, slopes);
+  });
 }
 
 // The norm is of the rounded residual, so the row is kept as it is stored.
@@ -71,8 +88,8 @@ static __global__ void __launch_bounds__(NORM_THREADS)
       const int64_t c = run_column<E>(k);
       if (c >= C) break;
       float sum[RUN<E>];
-      residual_run<DROP>(sum, x + n * C + c, delta + n * C + c, mask, DROP ? n / T : 0,
-                         DROP ? n % T * C + c : 0);
+      residual_run<DROP>(sum, x + n * C + c, delta + n * C + c, mask,
+                         DROP ? (mask.first + n) / T : 0, DROP ? (mask.first + n) % T * C + c : 0);
       row[k] = pack<E>(sum);
       store_run(residual + n * C + c, row[k]);
     }
@@ -89,7 +106,8 @@ static __global__ void __launch_bounds__(NORM_THREADS)
   for (int64_t n = blockIdx.x; n < N; n += gridDim.x) {
     for (int64_t c = (int64_t)threadIdx.x * W; c < C; c += (int64_t)blockDim.x * W) {
       float sum[W];
-      residual_run<DROP>(sum, x + n * C + c, delta + n * C + c, mask, n / T, n % T * C + c);
+      residual_run<DROP>(sum, x + n * C + c, delta + n * C + c, mask, (mask.first + n) / T,
+                         (mask.first + n) % T * C + c);
       store(residual + n * C + c, sum);
     }
     norm_in_block<E, W>(out, mean, rstd, residual, w, b, n, C, eps);
@@ -97,66 +115,78 @@ static __global__ void __launch_bounds__(NORM_THREADS)
 }
 
 // Without dropout the samples are one, and with it they are long enough to fill the grid.
+static part part_of(int64_t N, int64_t T, int64_t C, bool drop, dropout_mask &mask)
+{
+  if (!drop) return part{N * C, 0, N * C};
+  mask.first_sample += (uint64_t)(mask.first / T);
+  return part{N * C, mask.first % T * C, T * C};
+}
+
+// Whether runs of W elements lie at multiples of W both in the call and in their samples.
+static bool takes_runs(const part &p, int W)
+{
+  return p.skipped % W == 0 && (n_samples(p) == 1 || p.S % W == 0);
+}
+
+static dim3 grid_of_part(const part &p, int per_block)
+{
+  return dim3(grid_of(at_most(p.n, p.S), per_block), grid_y_of(n_samples(p)));
+}
+
 template <class T, bool DROP>
 static cudaError_t launch_forward(const tri_launch *launch, void *out, const void *x,
-                                  const void *delta, int64_t B, int64_t S,
+                                  const void *delta, int64_t N, int64_t rows, int64_t C,
                                   const tri_dropout *dropout)
 {
-  const dropout_mask mask = dropout_mask_of(dropout);
-  const bool runs = are_aligned(out, x, delta) && (B == 1 || S % RUN<T> == 0);
-  with_runs<RUN<T>>(runs, [=](auto w) {
-    TRI_LAUNCH((residual_forward<T, w.value, DROP>),
-               dim3(grid_of(S, THREADS * w.value), grid_y_of(B)), dim3(THREADS), 0, launch->stream,
-               (T *)out, (const T *)x, (const T *)delta, B, S, mask);
+  dropout_mask mask = dropout_mask_of(dropout);
+  const part p = part_of(N, rows, C, DROP, mask);
+  with_runs<RUN<T>>(are_aligned(out, x, delta) && takes_runs(p, RUN<T>), [=](auto w) {
+    TRI_LAUNCH((residual_forward<T, w.value, DROP>), grid_of_part(p, THREADS * w.value),
+               dim3(THREADS), 0, launch->stream, (T *)out, (const T *)x, (const T *)delta, p, mask);
   });
   return cudaGetLastError();
 }
 
 extern "C" cudaError_t tri_launch_residual_forward(const tri_launch *launch, void *out,
-                                                   const void *x, const void *delta, int64_t B,
+                                                   const void *x, const void *delta, int64_t N,
                                                    int64_t T, int64_t C, tri_dtype dtype,
                                                    const tri_dropout *dropout)
 {
-  const int64_t S = T * C;
-  if (B == 0 || S == 0) return cudaSuccess;
-  if (dropout_is_on(dropout))
-    return dtype == TRI_DTYPE_BF16
-               ? launch_forward<tri_bf16, true>(launch, out, x, delta, B, S, dropout)
-               : launch_forward<float, true>(launch, out, x, delta, B, S, dropout);
-  return dtype == TRI_DTYPE_BF16
-             ? launch_forward<tri_bf16, false>(launch, out, x, delta, 1, B * S, NULL)
-             : launch_forward<float, false>(launch, out, x, delta, 1, B * S, NULL);
+  if (N == 0 || C == 0) return cudaSuccess;
+  const auto forward =
+      dtype == TRI_DTYPE_BF16
+          ? (dropout_is_on(dropout) ? launch_forward<tri_bf16, true>
+                                    : launch_forward<tri_bf16, false>)
+          : (dropout_is_on(dropout) ? launch_forward<float, true> : launch_forward<float, false>);
+  return forward(launch, out, x, delta, N, T, C, dropout);
 }
 
 template <class T, bool DROP>
 static cudaError_t launch_backward(const tri_launch *launch, void *ddelta, const void *dout,
-                                   int64_t B, int64_t S, const tri_dropout *dropout)
+                                   int64_t N, int64_t rows, int64_t C, const tri_dropout *dropout)
 {
-  const dropout_mask mask = dropout_mask_of(dropout);
-  const bool runs = are_aligned(ddelta, dout) && (B == 1 || S % RUN<T> == 0);
-  with_runs<RUN<T>>(runs, [=](auto w) {
-    TRI_LAUNCH((residual_backward<T, w.value, DROP>),
-               dim3(grid_of(S, THREADS * w.value), grid_y_of(B)), dim3(THREADS), 0, launch->stream,
-               (T *)ddelta, (const T *)dout, B, S, mask);
+  dropout_mask mask = dropout_mask_of(dropout);
+  const part p = part_of(N, rows, C, DROP, mask);
+  with_runs<RUN<T>>(are_aligned(ddelta, dout) && takes_runs(p, RUN<T>), [=](auto w) {
+    TRI_LAUNCH((residual_backward<T, w.value, DROP>), grid_of_part(p, THREADS * w.value),
+               dim3(THREADS), 0, launch->stream, (T *)ddelta, (const T *)dout, p, mask);
   });
   return cudaGetLastError();
 }
 
 extern "C" cudaError_t tri_launch_residual_backward(const tri_launch *launch, void *ddelta,
-                                                    const void *dout, int64_t B, int64_t T,
+                                                    const void *dout, int64_t N, int64_t T,
                                                     int64_t C, tri_dtype dtype,
                                                     const tri_dropout *dropout)
 {
-  const int64_t S = T * C;
-  if (B == 0 || S == 0) return cudaSuccess;
-  if (dropout_is_on(dropout))
-    return dtype == TRI_DTYPE_BF16
-               ? launch_backward<tri_bf16, true>(launch, ddelta, dout, B, S, dropout)
-               : launch_backward<float, true>(launch, ddelta, dout, B, S, dropout);
-  if (ddelta == dout) return cudaSuccess;
-  return dtype == TRI_DTYPE_BF16
-             ? launch_backward<tri_bf16, false>(launch, ddelta, dout, 1, B * S, NULL)
-             : launch_backward<float, false>(launch, ddelta, dout, 1, B * S, NULL);
+  if (N == 0 || C == 0) return cudaSuccess;
+  if (!dropout_is_on(dropout) && ddelta == dout) return cudaSuccess;
+  const auto backward =
+      dtype == TRI_DTYPE_BF16
+          ? (dropout_is_on(dropout) ? launch_backward<tri_bf16, true>
+                                    : launch_backward<tri_bf16, false>)
+          : (dropout_is_on(dropout) ? launch_backward<float, true> : launch_backward<float, false>);
+  return backward(launch, ddelta, dout, N, T, C, dropout);
 }
 
 // The arguments of a fused call, for the choice among kernels.
@@ -198,11 +228,11 @@ template <class E, bool DROP> static cudaError_t launch_fused(const fused &f)
 extern "C" cudaError_t
 tri_launch_residual_layernorm_forward(const tri_launch *launch, void *residual, void *out,
                                       float *mean, float *rstd, const void *x, const void *delta,
-                                      const void *w, const void *b, int64_t B, int64_t T, int64_t C,
+                                      const void *w, const void *b, int64_t N, int64_t T, int64_t C,
                                       float eps, tri_dtype dtype, const tri_dropout *dropout)
 {
-  if (B == 0 || T == 0 || C == 0) return cudaSuccess;
-  const fused f = {launch, residual, out, mean, rstd, x, delta, w, b, B * T, T, C, eps, dropout};
+  if (N == 0 || C == 0) return cudaSuccess;
+  const fused f = {launch, residual, out, mean, rstd, x, delta, w, b, N, T, C, eps, dropout};
   if (dropout_is_on(dropout))
     return dtype == TRI_DTYPE_BF16 ? launch_fused<tri_bf16, true>(f) : launch_fused<float, true>(f);
   return dtype == TRI_DTYPE_BF16 ? launch_fused<tri_bf16, false>(f) : launch_fused<float, false>(f);

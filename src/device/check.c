@@ -21,6 +21,32 @@ tri_status tri_kernel_check_dropout(const char *kernel, const tri_dropout *dropo
 {
   TRI_CHECK(dropout == NULL || (dropout->p >= 0.0f && dropout->p < 1.0f), TRI_ERR_ARGUMENT,
             "%s: dropout probability %g is not in [0, 1)", kernel, (double)dropout->p);
+  TRI_CHECK(dropout == NULL || dropout->first >= 0, TRI_ERR_ARGUMENT,
+            "%s: the first row or head has number %lld, below 0", kernel,
+            (long long)dropout->first);
+  return TRI_OK;
+}
+
+tri_status tri_kernel_check_rows(const char *kernel, int64_t N, int64_t T, int64_t C,
+                                 tri_dtype dtype, const tri_dropout *dropout)
+{
+  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){N, T, C}));
+  TRI_CHECK(N == 0 || T >= 1, TRI_ERR_ARGUMENT, "%s: %lld rows of samples that have none", kernel,
+            (long long)N);
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
+  return TRI_OK;
+}
+
+tri_status tri_kernel_check_samples(const char *kernel, int64_t B, int64_t T, int64_t C,
+                                    tri_dtype dtype, const tri_dropout *dropout)
+{
+  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
+  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
+  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
+  TRI_CHECK(dropout == NULL || dropout->first == 0, TRI_ERR_ARGUMENT,
+            "%s: takes whole samples, but the first row has number %lld: give 0", kernel,
+            (long long)dropout->first);
   return TRI_OK;
 }
 

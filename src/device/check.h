@@ -11,8 +11,17 @@ TRI_MUST_CHECK tri_status tri_kernel_check_sizes(const char *kernel, int n, cons
 // The storage type is f32 or bf16.
 TRI_MUST_CHECK tri_status tri_kernel_check_dtype(const char *kernel, tri_dtype dtype);
 
-// NULL, or 0 <= p < 1.
+// NULL, or 0 <= p < 1 and first >= 0.
 TRI_MUST_CHECK tri_status tri_kernel_check_dropout(const char *kernel, const tri_dropout *dropout);
+
+// Sizes and type of a call on N rows of C elements, T rows to a sample, with dropout.
+TRI_MUST_CHECK tri_status tri_kernel_check_rows(const char *kernel, int64_t N, int64_t T, int64_t C,
+                                                tri_dtype dtype, const tri_dropout *dropout);
+
+// The same of a call on whole samples: B * T rows, the first of them row 0.
+TRI_MUST_CHECK tri_status tri_kernel_check_samples(const char *kernel, int64_t B, int64_t T,
+                                                   int64_t C, tri_dtype dtype,
+                                                   const tri_dropout *dropout);
 
 // Sizes and type of a linear layer's call.
 TRI_MUST_CHECK tri_status tri_kernel_check_linear(const char *kernel, int64_t N, int64_t IC,

@@ -198,13 +198,13 @@ tri_status tri_gpt_block_forward(const tri_gpt *gpt, int layer, const tri_pass *
                                v.w[GPT_ATTN_PROJ_BIAS], N, C, C, v.dtype));
   TRI_CALL(v.k->residual_layernorm_forward(v.stream, v.residual, v.ln_2, v.ln_2_mean, v.ln_2_rstd,
                                            pass->hidden_in, v.narrow, v.w[GPT_LN_2_WEIGHT],
-                                           v.w[GPT_LN_2_BIAS], B, T, C, GPT_EPS, v.dtype,
+                                           v.w[GPT_LN_2_BIAS], N, T, C, GPT_EPS, v.dtype,
                                            &v.drop[GPT_SITE_RESIDUAL_1]));
   TRI_CALL(v.k->linear_forward(v.stream, v.fc, v.act, v.ln_2, v.w[GPT_FC_WEIGHT], v.w[GPT_FC_BIAS],
                                N, C, 4 * C, v.dtype));
   TRI_CALL(v.k->linear_forward(v.stream, v.narrow, NULL, v.act, v.w[GPT_FC_PROJ_WEIGHT],
                                v.w[GPT_FC_PROJ_BIAS], N, 4 * C, C, v.dtype));
-  TRI_CALL(v.k->residual_forward(v.stream, pass->hidden_out, v.residual, v.narrow, B, T, C, v.dtype,
+  TRI_CALL(v.k->residual_forward(v.stream, pass->hidden_out, v.residual, v.narrow, N, T, C, v.dtype,
                                  &v.drop[GPT_SITE_RESIDUAL_2]));
   return TRI_OK;
 }
@@ -230,7 +230,7 @@ static tri_status close_branch(const block_view *v, gpt_site site, void *d_hidde
     *slope = d_hidden;
     return TRI_OK;
   }
-  return v->k->residual_backward(v->stream, *slope, d_hidden, v->s.B, v->s.T, v->s.C, v->dtype,
+  return v->k->residual_backward(v->stream, *slope, d_hidden, v->s.N, v->s.T, v->s.C, v->dtype,
                                  &v->drop[site]);
 }
 

@@ -68,17 +68,17 @@ ENTRY(layernorm_backward,
       dx, dw, db, dout, x, w, mean, rstd, N, C, dtype)
 ENTRY(residual_layernorm_forward,
       PARAMETERS(void *residual, void *out, float *mean, float *rstd, const void *x,
-                 const void *delta, const void *w, const void *b, int64_t B, int64_t T, int64_t C,
+                 const void *delta, const void *w, const void *b, int64_t N, int64_t T, int64_t C,
                  float eps, tri_dtype dtype, const tri_dropout *dropout),
-      residual, out, mean, rstd, x, delta, w, b, B, T, C, eps, dtype, dropout)
+      residual, out, mean, rstd, x, delta, w, b, N, T, C, eps, dtype, dropout)
 ENTRY(residual_forward,
-      PARAMETERS(void *out, const void *x, const void *delta, int64_t B, int64_t T, int64_t C,
+      PARAMETERS(void *out, const void *x, const void *delta, int64_t N, int64_t T, int64_t C,
                  tri_dtype dtype, const tri_dropout *dropout),
-      out, x, delta, B, T, C, dtype, dropout)
+      out, x, delta, N, T, C, dtype, dropout)
 ENTRY(residual_backward,
-      PARAMETERS(void *ddelta, const void *dout, int64_t B, int64_t T, int64_t C, tri_dtype dtype,
+      PARAMETERS(void *ddelta, const void *dout, int64_t N, int64_t T, int64_t C, tri_dtype dtype,
                  const tri_dropout *dropout),
-      ddelta, dout, B, T, C, dtype, dropout)
+      ddelta, dout, N, T, C, dtype, dropout)
 ENTRY(attention_forward,
       PARAMETERS(void *out, float *lse, const void *qkv, int64_t B, int64_t T, int64_t H, int64_t D,
                  tri_dtype dtype, const tri_dropout *dropout),

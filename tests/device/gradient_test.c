@@ -142,12 +142,12 @@ static void check_norm(const tri_dropout *dropout)
   fill(4, b, n_b, NC);
   fill(5, n_r, NULL, NN);
   fill(6, n_r_residual, NULL, NN);
-  EXPECT_OK(kernels.residual_layernorm_forward(NULL, residual, out, mean, rstd, x, delta, w, b, NB,
+  EXPECT_OK(kernels.residual_layernorm_forward(NULL, residual, out, mean, rstd, x, delta, w, b, NR,
                                                NT, NC, n_eps, F32, dropout));
   memcpy(dx, n_r_residual, sizeof dx);
   EXPECT_OK(
       kernels.layernorm_backward(NULL, dx, dw, db, n_r, residual, w, mean, rstd, NR, NC, F32));
-  EXPECT_OK(kernels.residual_backward(NULL, ddelta, dx, NB, NT, NC, F32, dropout));
+  EXPECT_OK(kernels.residual_backward(NULL, ddelta, dx, NR, NT, NC, F32, dropout));
   (void)norm_loss();
   expect_same(residual, n_residual, NN);
   expect_same(out, n_out, NN);

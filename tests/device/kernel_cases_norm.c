@@ -140,7 +140,7 @@ tri_status kernel_cases_layernorm(const kernel_comparison *comparison)
 // --- residual stream
 
 typedef struct residual_shape {
-  int64_t B, T, C;
+  int64_t N, T, C;
 } residual_shape;
 
 // x and delta of at most 1 and the dropout factor: four roundings of at most 1 + scale.
@@ -152,11 +152,12 @@ static double residual_error(const tri_dropout *dropout)
 static tri_status case_residual_forward(const kernel_comparison *comparison, residual_shape s,
                                         tri_dtype dtype, const tri_dropout *dropout, bool in_place)
 {
-  const int64_t n = s.B * s.T * s.C;
+  const int64_t n = s.N * s.C;
   kernel_run run;
-  kernel_run_begin(&run, comparison, "residual_forward%s B=%lld T=%lld C=%lld %s p=%g",
-                   in_place ? " in place" : "", (long long)s.B, (long long)s.T, (long long)s.C,
-                   tri_dtype_name(dtype), dropout == NULL ? 0.0 : (double)dropout->p);
+  kernel_run_begin(&run, comparison, "residual_forward%s N=%lld T=%lld C=%lld %s p=%g first=%lld",
+                   in_place ? " in place" : "", (long long)s.N, (long long)s.T, (long long)s.C,
+                   tri_dtype_name(dtype), dropout == NULL ? 0.0 : (double)dropout->p,
+                   dropout == NULL ? 0 : (long long)dropout->first);
   kernel_array *x =
       kernel_run_add(&run, "x", in_place ? KERNEL_IN_OUT : KERNEL_INPUT, dtype, n, 1.0, 0.0);
   kernel_array *delta = kernel_run_add(&run, "delta", KERNEL_INPUT, dtype, n, 1.0, 0.0);
@@ -170,7 +171,7 @@ static tri_status case_residual_forward(const kernel_comparison *comparison, res
       kernel_run_finish(&run, side,
                         kernel_table(&run, side)
                             ->residual_forward(kernel_stream(&run, side), kernel_at(out, side),
-                                               kernel_at(x, side), kernel_at(delta, side), s.B, s.T,
+                                               kernel_at(x, side), kernel_at(delta, side), s.N, s.T,
                                                s.C, dtype, dropout));
   return kernel_run_end(&run);
 }
@@ -178,11 +179,12 @@ static tri_status case_residual_forward(const kernel_comparison *comparison, res
 static tri_status case_residual_backward(const kernel_comparison *comparison, residual_shape s,
                                          tri_dtype dtype, const tri_dropout *dropout, bool in_place)
 {
-  const int64_t n = s.B * s.T * s.C;
+  const int64_t n = s.N * s.C;
   kernel_run run;
-  kernel_run_begin(&run, comparison, "residual_backward%s B=%lld T=%lld C=%lld %s p=%g",
-                   in_place ? " in place" : "", (long long)s.B, (long long)s.T, (long long)s.C,
-                   tri_dtype_name(dtype), dropout == NULL ? 0.0 : (double)dropout->p);
+  kernel_run_begin(&run, comparison, "residual_backward%s N=%lld T=%lld C=%lld %s p=%g first=%lld",
+                   in_place ? " in place" : "", (long long)s.N, (long long)s.T, (long long)s.C,
+                   tri_dtype_name(dtype), dropout == NULL ? 0.0 : (double)dropout->p,
+                   dropout == NULL ? 0 : (long long)dropout->first);
   kernel_array *dout =
       kernel_run_add(&run, "dout", in_place ? KERNEL_IN_OUT : KERNEL_INPUT, dtype, n, 1.0, 0.0);
   kernel_array *ddelta = in_place ? dout : kernel_run_output(&run, "ddelta", dtype, n, 0.0);
@@ -195,7 +197,7 @@ static tri_status case_residual_backward(const kernel_comparison *comparison, re
       kernel_run_finish(&run, side,
                         kernel_table(&run, side)
                             ->residual_backward(kernel_stream(&run, side), kernel_at(ddelta, side),
-                                                kernel_at(dout, side), s.B, s.T, s.C, dtype,
+                                                kernel_at(dout, side), s.N, s.T, s.C, dtype,
                                                 dropout));
   return kernel_run_end(&run);
 }
@@ -211,11 +213,12 @@ static void round_to_64ths(kernel_array *array)
 static tri_status case_residual_layernorm(const kernel_comparison *comparison, residual_shape s,
                                           tri_dtype dtype, const tri_dropout *dropout)
 {
-  const int64_t N = s.B * s.T, C = s.C, rows = C == 0 ? 0 : N;
+  const int64_t N = s.N, C = s.C, rows = C == 0 ? 0 : N;
   kernel_run run;
-  kernel_run_begin(&run, comparison, "residual_layernorm_forward B=%lld T=%lld C=%lld %s p=%g",
-                   (long long)s.B, (long long)s.T, (long long)s.C, tri_dtype_name(dtype),
-                   dropout == NULL ? 0.0 : (double)dropout->p);
+  kernel_run_begin(
+      &run, comparison, "residual_layernorm_forward N=%lld T=%lld C=%lld %s p=%g first=%lld",
+      (long long)s.N, (long long)s.T, (long long)s.C, tri_dtype_name(dtype),
+      dropout == NULL ? 0.0 : (double)dropout->p, dropout == NULL ? 0 : (long long)dropout->first);
   kernel_array *x = kernel_run_add(&run, "x", KERNEL_INPUT, dtype, N * C, 1.0, 0.0);
   kernel_array *delta = kernel_run_add(&run, "delta", KERNEL_INPUT, dtype, N * C, 1.0, 0.0);
   kernel_array *w = kernel_run_add(&run, "w", KERNEL_INPUT, dtype, C, 1.0, 0.0);
@@ -236,7 +239,7 @@ static tri_status case_residual_layernorm(const kernel_comparison *comparison, r
                                 kernel_stream(&run, side), kernel_at(residual, side),
                                 kernel_at(out, side), kernel_at(mean, side), kernel_at(rstd, side),
                                 kernel_at(x, side), kernel_at(delta, side), kernel_at(w, side),
-                                kernel_at(b, side), s.B, s.T, C, EPS, dtype, dropout));
+                                kernel_at(b, side), s.N, s.T, C, EPS, dtype, dropout));
   if (run.status == TRI_OK) {
     kernel_array_take_result(&run, residual, residual);
     set_norm_tolerances(out, mean, rstd, find_bounds(residual, N, C), C);
@@ -246,11 +249,16 @@ static tri_status case_residual_layernorm(const kernel_comparison *comparison, r
 
 tri_status kernel_cases_residual(const kernel_comparison *comparison)
 {
-  static const residual_shape shapes[] = {{0, 3, 8},   {2, 0, 8},    {2, 3, 0},   {1, 1, 1},
-                                          {1, 2, 31},  {2, 5, 33},   {2, 33, 48}, {2, 32, 32},
-                                          {1, 3, 257}, {2, 1, 1000}, {2, 3, 768}};
+  static const residual_shape shapes[] = {
+      {0, 3, 8},    {0, 0, 8},  {6, 3, 0},    {1, 1, 1},   {2, 2, 31},   {10, 5, 33}, {9, 4, 12},
+      {64, 32, 32}, {8, 2, 12}, {66, 33, 48}, {3, 3, 257}, {2, 1, 1000}, {6, 3, 768}, {3, 40, 48}};
+  // Parts that begin inside a sample, and (rows of 12) where bf16 runs fit and where they do not.
   const tri_dropout half = {.p = 0.5f, .key = 77, .first_sample = 0xffffffffull};
-  const tri_dropout *const dropouts[] = {NULL, &KERNEL_DROPOUTS[0], &KERNEL_DROPOUTS[1]};
+  const tri_dropout half_part = {.p = 0.5f, .key = 77, .first_sample = 0xfffffffeull, .first = 5};
+  const tri_dropout parts[] = {{.p = 0.2f, .key = 99, .first_sample = 0xffffffffull, .first = 6},
+                               {.p = 0.2f, .key = 99, .first_sample = 3, .first = 1000003}};
+  const tri_dropout *const dropouts[] = {NULL, &KERNEL_DROPOUTS[0], &KERNEL_DROPOUTS[1], &parts[0],
+                                         &parts[1]};
   for (size_t s = 0; s < COUNT(shapes); s++)
     for (size_t t = 0; t < COUNT(KERNEL_DTYPES); t++) {
       const tri_dtype dtype = KERNEL_DTYPES[t];
@@ -262,6 +270,7 @@ tri_status kernel_cases_residual(const kernel_comparison *comparison)
         }
       TRI_CALL(case_residual_layernorm(comparison, shapes[s], dtype, NULL));
       TRI_CALL(case_residual_layernorm(comparison, shapes[s], dtype, &half));
+      TRI_CALL(case_residual_layernorm(comparison, shapes[s], dtype, &half_part));
     }
   return TRI_OK;
 }

@@ -2,6 +2,7 @@
 
 static const tri_dtype BAD = TRI_DTYPE_I32;
 static const tri_dropout TOO_MUCH = {.p = 1.0f}, NEGATIVE = {.p = -0.1f}, NOT_A_NUMBER = {.p = NAN};
+static const tri_dropout BEFORE = {.first = -1}, PART = {.first = 1};
 
 // The call is refused. Every pointer is NULL, so a kernel that looks at memory first is caught.
 #define REFUSED(call) \
@@ -41,6 +42,8 @@ static tri_status refuse_rows(const kernel_side *side)
   REFUSED(k->embedding_forward(s, NULL, NULL, NULL, NULL, 1, 1, 1, -1, F32, NULL));
   REFUSED(k->embedding_forward(s, NULL, NULL, NULL, NULL, 1, 1, 1, 0, BAD, NULL));
   REFUSED(k->embedding_forward(s, NULL, NULL, NULL, NULL, 1, 1, 1, 0, F32, &TOO_MUCH));
+  REFUSED(k->embedding_forward(s, NULL, NULL, NULL, NULL, 1, 1, 1, 0, F32, &PART));
+  REFUSED(k->embedding_backward(s, NULL, NULL, NULL, NULL, 1, 1, 1, F32, &PART));
   REFUSED(k->embedding_backward(s, NULL, NULL, NULL, NULL, 1, 1, -1, F32, NULL));
   REFUSED(k->embedding_backward(s, NULL, NULL, NULL, NULL, 1, 1, 1, BAD, NULL));
   REFUSED(k->embedding_backward(s, NULL, NULL, NULL, NULL, 1, 1, 1, F32, &NEGATIVE));
@@ -52,6 +55,11 @@ static tri_status refuse_rows(const kernel_side *side)
                                         0, F32, NULL));
   REFUSED(k->residual_layernorm_forward(s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1,
                                         0, F32, &NOT_A_NUMBER));
+  REFUSED(k->residual_layernorm_forward(s, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 1,
+                                        0, F32, NULL));
+  REFUSED(k->residual_forward(s, NULL, NULL, NULL, 1, 0, 1, F32, NULL));
+  REFUSED(k->residual_backward(s, NULL, NULL, 1, 0, 1, F32, NULL));
+  REFUSED(k->residual_forward(s, NULL, NULL, NULL, 1, 1, 1, F32, &BEFORE));
   REFUSED(k->residual_forward(s, NULL, NULL, NULL, 1, 1, -1, F32, NULL));
   REFUSED(k->residual_forward(s, NULL, NULL, NULL, 1, 1, 1, BAD, NULL));
   REFUSED(k->residual_forward(s, NULL, NULL, NULL, 1, 1, 1, F32, &TOO_MUCH));
@@ -76,6 +84,7 @@ static tri_status refuse_matrix(const kernel_side *side)
   REFUSED(k->attention_forward(s, NULL, NULL, NULL, 1, 1, 1, -1, F32, NULL));
   REFUSED(k->attention_forward(s, NULL, NULL, NULL, 1, 1, 1, 1, BAD, NULL));
   REFUSED(k->attention_forward(s, NULL, NULL, NULL, 1, 1, 1, 1, F32, &TOO_MUCH));
+  REFUSED(k->attention_forward(s, NULL, NULL, NULL, 1, 1, 1, 1, F32, &BEFORE));
   REFUSED(k->attention_backward(s, NULL, NULL, NULL, NULL, NULL, NULL, 1, -1, 1, 1, F32, NULL));
   REFUSED(k->attention_backward(s, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1, 1, BAD, NULL));
   REFUSED(k->attention_backward(s, NULL, NULL, NULL, NULL, NULL, NULL, 1, 1, 1, 1, F32, &NEGATIVE));

@@ -224,8 +224,8 @@ TEST(dropout_does_not_depend_on_the_cut)
   fill(3, x, N, 1.0f);
   fill(4, qkv, 3 * N, 1.0f);
   EXPECT_OK(kernels.embedding_forward(NULL, embedded, tokens, wte, wpe, B, T, C, 0, F32, &whole));
-  EXPECT_OK(kernels.residual_forward(NULL, summed, x, x, B, T, C, F32, &whole));
-  EXPECT_OK(kernels.residual_backward(NULL, slopes, x, B, T, C, F32, &whole));
+  EXPECT_OK(kernels.residual_forward(NULL, summed, x, x, B * T, T, C, F32, &whole));
+  EXPECT_OK(kernels.residual_backward(NULL, slopes, x, B * T, T, C, F32, &whole));
   EXPECT_OK(kernels.attention_forward(NULL, attended, lse, qkv, B, T, H, D, F32, &whole));
   for (int b = 0; b < B; b++) {
     const tri_dropout one = {.p = 0.4f, .key = 5, .first_sample = whole.first_sample + (uint64_t)b};
@@ -233,14 +233,69 @@ TEST(dropout_does_not_depend_on_the_cut)
     EXPECT_OK(
         kernels.embedding_forward(NULL, part, tokens + b * T, wte, wpe, 1, T, C, 0, F32, &one));
     EXPECT(memcmp(part, embedded + b * ROW, bytes) == 0);
-    EXPECT_OK(kernels.residual_forward(NULL, part, x + b * ROW, x + b * ROW, 1, T, C, F32, &one));
+    EXPECT_OK(kernels.residual_forward(NULL, part, x + b * ROW, x + b * ROW, T, T, C, F32, &one));
     EXPECT(memcmp(part, summed + b * ROW, bytes) == 0);
-    EXPECT_OK(kernels.residual_backward(NULL, part, x + b * ROW, 1, T, C, F32, &one));
+    EXPECT_OK(kernels.residual_backward(NULL, part, x + b * ROW, T, T, C, F32, &one));
     EXPECT(memcmp(part, slopes + b * ROW, bytes) == 0);
     EXPECT_OK(
         kernels.attention_forward(NULL, part, part_lse, qkv + b * 3 * ROW, 1, T, H, D, F32, &one));
     EXPECT(memcmp(part, attended + b * ROW, bytes) == 0);
   }
+}
+
+// Rows cut anywhere, with the number of the first: the same bits as all of them at once.
+TEST(dropout_of_rows_does_not_depend_on_the_cut)
+{
+  enum { B = 3, T = 5, C = 7, ROWS = B * T, N = ROWS * C };
+  static const int cuts[] = {0, 1, 7, 7, 12, ROWS};
+  const tri_dropout whole = {.p = 0.4f, .key = 5, .first_sample = 0xfffffffeull};
+  float x[N], w[C], summed[N], slopes[N], normed[N], mean[ROWS], rstd[ROWS], part[N], other[N];
+  fill(1, x, N, 1.0f);
+  fill(2, w, C, 1.0f);
+  EXPECT_OK(kernels.residual_backward(NULL, slopes, x, ROWS, T, C, F32, &whole));
+  EXPECT_OK(kernels.residual_layernorm_forward(NULL, summed, normed, mean, rstd, x, x, w, w, ROWS,
+                                               T, C, 1e-5f, F32, &whole));
+  for (size_t k = 0; k + 1 < sizeof cuts / sizeof cuts[0]; k++) {
+    const int row = cuts[k], rows = cuts[k + 1] - row, at = row * C;
+    const size_t bytes = (size_t)(rows * C) * sizeof(float);
+    tri_dropout cut = whole;
+    cut.first = row;
+    EXPECT_OK(kernels.residual_forward(NULL, part, x + at, x + at, rows, T, C, F32, &cut));
+    EXPECT(memcmp(part, summed + at, bytes) == 0);
+    EXPECT_OK(kernels.residual_backward(NULL, part, x + at, rows, T, C, F32, &cut));
+    EXPECT(memcmp(part, slopes + at, bytes) == 0);
+    EXPECT_OK(kernels.residual_layernorm_forward(NULL, part, other, mean, rstd, x + at, x + at, w,
+                                                 w, rows, T, C, 1e-5f, F32, &cut));
+    EXPECT(memcmp(part, summed + at, bytes) == 0);
+    EXPECT(memcmp(other, normed + at, bytes) == 0);
+  }
+}
+
+// Of a layer of three heads the last two, with the number of the first: the bits of the layer's.
+TEST(dropout_of_heads_does_not_depend_on_the_cut)
+{
+  enum { B = 2, T = 5, H = 3, D = 3, N = B * T * H * D, FIRST = 1, PART = H - FIRST };
+  const tri_dropout whole = {.p = 0.4f, .key = 5, .first_sample = 7};
+  const tri_dropout cut = {.p = 0.4f, .key = 5, .first_sample = 7, .first = FIRST};
+  float qkv[3 * N], dout[N], out[N], lse[B * H * T], delta[B * H * T], dqkv[3 * N];
+  float part_qkv[3 * N], part_dout[N], part_out[N], part_dqkv[3 * N];
+  fill(4, qkv, 3 * N, 1.0f);
+  fill(5, dout, N, 1.0f);
+  const size_t bytes = PART * D * sizeof(float);
+  for (int row = 0; row < 3 * B * T; row++)
+    memcpy(part_qkv + row * PART * D, qkv + (row * H + FIRST) * D, bytes);
+  for (int row = 0; row < B * T; row++)
+    memcpy(part_dout + row * PART * D, dout + (row * H + FIRST) * D, bytes);
+  EXPECT_OK(kernels.attention_forward(NULL, out, lse, qkv, B, T, H, D, F32, &whole));
+  EXPECT_OK(
+      kernels.attention_backward(NULL, dqkv, delta, dout, qkv, out, lse, B, T, H, D, F32, &whole));
+  EXPECT_OK(kernels.attention_forward(NULL, part_out, lse, part_qkv, B, T, PART, D, F32, &cut));
+  EXPECT_OK(kernels.attention_backward(NULL, part_dqkv, delta, part_dout, part_qkv, part_out, lse,
+                                       B, T, PART, D, F32, &cut));
+  for (int row = 0; row < B * T; row++)
+    EXPECT(memcmp(part_out + row * PART * D, out + (row * H + FIRST) * D, bytes) == 0);
+  for (int row = 0; row < 3 * B * T; row++)
+    EXPECT(memcmp(part_dqkv + row * PART * D, dqkv + (row * H + FIRST) * D, bytes) == 0);
 }
 
 // --- bf16
@@ -298,6 +353,8 @@ int main(void)
   TEST_RUN(adamw_is_the_published_rule);
   TEST_RUN(dropout_drops_its_share);
   TEST_RUN(dropout_does_not_depend_on_the_cut);
+  TEST_RUN(dropout_of_rows_does_not_depend_on_the_cut);
+  TEST_RUN(dropout_of_heads_does_not_depend_on_the_cut);
   TEST_RUN(bf16_is_f32_rounded_once);
   return test_end();
 }

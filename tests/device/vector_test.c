@@ -165,7 +165,7 @@ static void run_all(const opened *it, outputs *out, const float *x, const float 
   EXPECT_OK(k->embedding_forward(s, out->hidden[0], tokens, x, y, B, T, C, 3, f32, &drop));
   EXPECT_OK(k->embedding_backward(s, out->dwte, out->dwpe, x, tokens, B, T, C, f32, &drop));
   EXPECT_OK(k->residual_layernorm_forward(s, out->hidden[1], out->hidden[2], out->mean, out->rstd,
-                                          x, y, w, bias, B, T, C, 1e-5f, f32, &drop));
+                                          x, y, w, bias, N, T, C, 1e-5f, f32, &drop));
   EXPECT_OK(k->layernorm_backward(s, out->hidden[3], out->dw, out->db, y, out->hidden[1], w,
                                   out->mean, out->rstd, N, C, f32));
   EXPECT_OK(k->attention_forward(s, out->attended, out->lse, qkv, B, T, H, D, f32, &drop));

@@ -27,13 +27,20 @@ struct tri_stream;
 
 // Dropout by global position: an element is dropped when its random number is below p, else scaled
 // by 1 / (1 - p). The number of element e of sample s: word e % 4 of Philox(key, {e/4 low, e/4
-// high, (first_sample + s) low, (…) high}), dropped when that word < floor(p * 2^32). e is the
-// index inside one sample: t * C + c for (B, T, C) arrays, (h * T + t_query) * T + t_key for
-// attention. NULL or p == 0: no dropout.
+// high, (first_sample + s) low, (…) high}), dropped when that word < floor(p * 2^32). NULL or p ==
+// 0: no dropout.
+//
+// A call may be a part of the micro-batch's work, and `first` says which: row n of a call on rows
+// of C elements, T of them to a sample, is row r = first + n of the micro-batch, its sample s is
+// r / T, its elements are r % T * C + c. Head h of a call on heads is head first + h of the layer,
+// its elements are ((first + h) * T + t_query) * T + t_key. So no way of sharing rows or heads out
+// moves a mask.
 typedef struct tri_dropout {
   float p;               // 0 <= p < 1
   uint64_t key;          // tri_random_key(seed, name of the site)
   uint64_t first_sample; // ordinal in the whole run of the first sample of this micro-batch
+  int64_t first;         // number of the call's first row in the micro-batch, or of its first head
+                         // in the layer: 0 for a call on all of them; >= 0
 } tri_dropout;
 
 // The elements that one partial sum of sum_squares covers. Shards of flat parameter space begin at
@@ -66,6 +73,7 @@ typedef struct tri_kernels {
   // ------------------------------------------------------------------------------------------------
 
   // out (B, T, C) = dropout(wte[tokens[b, t]] + wpe[first_position + t]); tokens (B, T) in [0, V).
+  // Of whole samples: dropout->first is 0 here and in the backward call.
   tri_status (*embedding_forward)(struct tri_stream *stream, void *out, const int32_t *tokens,
                                   const void *wte, const void *wpe, int64_t B, int64_t T, int64_t C,
                                   int64_t first_position, tri_dtype dtype,
@@ -86,22 +94,23 @@ typedef struct tri_kernels {
                                   const void *x, const void *w, const void *b, int64_t N, int64_t C,
                                   float eps, tri_dtype dtype);
 
-  // residual (N, C) = x + dropout(delta), then out = layernorm(residual) as above, N = B * T. The
-  // norm is of the stored (rounded) residual.
+  // residual (N, C) = x + dropout(delta), then out = layernorm(residual) as above. The norm is of
+  // the stored (rounded) residual. Here and below: any N rows of the micro-batch, T of its rows to
+  // a sample; T >= 1 unless N is 0.
   tri_status (*residual_layernorm_forward)(struct tri_stream *stream, void *residual, void *out,
                                            float *mean, float *rstd, const void *x,
                                            const void *delta, const void *w, const void *b,
-                                           int64_t B, int64_t T, int64_t C, float eps,
+                                           int64_t N, int64_t T, int64_t C, float eps,
                                            tri_dtype dtype, const tri_dropout *dropout);
 
-  // out (B, T, C) = x + dropout(delta). out may be x.
+  // out (N, C) = x + dropout(delta). out may be x.
   tri_status (*residual_forward)(struct tri_stream *stream, void *out, const void *x,
-                                 const void *delta, int64_t B, int64_t T, int64_t C,
+                                 const void *delta, int64_t N, int64_t T, int64_t C,
                                  tri_dtype dtype, const tri_dropout *dropout);
 
-  // ddelta (B, T, C) = dout through the dropout of delta. ddelta may be dout.
+  // ddelta (N, C) = dout through the dropout of delta. ddelta may be dout.
   tri_status (*residual_backward)(struct tri_stream *stream, void *ddelta, const void *dout,
-                                  int64_t B, int64_t T, int64_t C, tri_dtype dtype,
+                                  int64_t N, int64_t T, int64_t C, tri_dtype dtype,
                                   const tri_dropout *dropout);
 
   // Adds to dx (N, C), dw (C) f32 and db (C) f32. x is the input of the forward call. Sums over N

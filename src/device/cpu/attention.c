@@ -100,6 +100,7 @@ tri_status tri_cpu_attention_forward(struct tri_stream *stream, void *out, float
   TRI_CALL(check("attention_forward", B, T, H, D, dtype, dropout));
   if (D == 0) return TRI_OK;
   const attention_call a = {.T = T, .H = H, .D = D};
+  const int64_t first = tri_cpu_dropout_first(dropout);
 #pragma omp parallel for collapse(3)
   for (int64_t b = 0; b < B; b++) {
     for (int64_t h = 0; h < H; h++) {
@@ -113,7 +114,7 @@ tri_status tri_cpu_attention_forward(struct tri_stream *stream, void *out, float
                                 .dtype = dtype};
         lse[(b * H + h) * T + t] =
             (float)attend(out, out_row(&a, b, t, h), qkv, qkv_row(&a, b, t, Q, h), &rows, t + 1,
-                          dropout, b, (h * T + t) * T);
+                          dropout, b, ((first + h) * T + t) * T);
       }
     }
   }
@@ -137,7 +138,8 @@ static pair_terms pair(const attention_call *a, int64_t b, int64_t h, int64_t i,
       dot(a->dout, out_row(a, b, i, h), a->qkv, qkv_row(a, b, j, V, h), a->D, a->dtype);
   const int64_t row = (b * a->H + h) * a->T + i;
   const double p = exp(score - (double)a->lse[row]);
-  const double factor = tri_cpu_dropout_factor(a->dropout, b, (h * a->T + i) * a->T + j);
+  const int64_t head = tri_cpu_dropout_first(a->dropout) + h;
+  const double factor = tri_cpu_dropout_factor(a->dropout, b, (head * a->T + i) * a->T + j);
   return (pair_terms){.kept = p * factor,
                       .dscore = scale * p * (factor * dkept - (double)a->delta[row])};
 }

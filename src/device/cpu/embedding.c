@@ -9,9 +9,8 @@ tri_status tri_cpu_embedding_forward(struct tri_stream *stream, void *out, const
                                      const tri_dropout *dropout)
 {
   (void)stream;
-  TRI_CALL(tri_kernel_check_sizes("embedding_forward", 4, (int64_t[]){B, T, C, first_position}));
-  TRI_CALL(tri_kernel_check_dtype("embedding_forward", dtype));
-  TRI_CALL(tri_kernel_check_dropout("embedding_forward", dropout));
+  TRI_CALL(tri_kernel_check_samples("embedding_forward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_sizes("embedding_forward, first_position", 1, &first_position));
 #pragma omp parallel for
   for (int64_t bt = 0; bt < B * T; bt++) {
     const int64_t b = bt / T, t = bt % T;
@@ -32,9 +31,7 @@ tri_status tri_cpu_embedding_backward(struct tri_stream *stream, float *dwte, fl
                                       int64_t C, tri_dtype dtype, const tri_dropout *dropout)
 {
   (void)stream;
-  TRI_CALL(tri_kernel_check_sizes("embedding_backward", 3, (int64_t[]){B, T, C}));
-  TRI_CALL(tri_kernel_check_dtype("embedding_backward", dtype));
-  TRI_CALL(tri_kernel_check_dropout("embedding_backward", dropout));
+  TRI_CALL(tri_kernel_check_samples("embedding_backward", B, T, C, dtype, dropout));
 #pragma omp parallel for
   for (int64_t c = 0; c < C; c++) {
     for (int64_t bt = 0; bt < B * T; bt++) {

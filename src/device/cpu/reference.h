@@ -34,13 +34,13 @@ tri_status tri_cpu_layernorm_backward(struct tri_stream *stream, void *dx, float
 tri_status tri_cpu_residual_layernorm_forward(struct tri_stream *stream, void *residual, void *out,
                                               float *mean, float *rstd, const void *x,
                                               const void *delta, const void *w, const void *b,
-                                              int64_t B, int64_t T, int64_t C, float eps,
+                                              int64_t N, int64_t T, int64_t C, float eps,
                                               tri_dtype dtype, const tri_dropout *dropout);
 tri_status tri_cpu_residual_forward(struct tri_stream *stream, void *out, const void *x,
-                                    const void *delta, int64_t B, int64_t T, int64_t C,
+                                    const void *delta, int64_t N, int64_t T, int64_t C,
                                     tri_dtype dtype, const tri_dropout *dropout);
 tri_status tri_cpu_residual_backward(struct tri_stream *stream, void *ddelta, const void *dout,
-                                     int64_t B, int64_t T, int64_t C, tri_dtype dtype,
+                                     int64_t N, int64_t T, int64_t C, tri_dtype dtype,
                                      const tri_dropout *dropout);
 
 tri_status tri_cpu_linear_prepare(struct tri_stream *stream, int64_t N, int64_t IC, int64_t OC,

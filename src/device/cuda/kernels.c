@@ -74,7 +74,8 @@ static tri_status embedding_forward(tri_stream *stream, void *out, const int32_t
                                     int64_t C, int64_t first_position, tri_dtype dtype,
                                     const tri_dropout *dropout)
 {
-  TRI_CALL(check_types("embedding_forward", SIZES(B, T, C, first_position), dtype, dropout));
+  TRI_CALL(tri_kernel_check_samples("embedding_forward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_sizes("embedding_forward, first_position", SIZES(first_position)));
   LAUNCH(embedding_forward, out, tokens, wte, wpe, B, T, C, first_position, dtype, dropout);
 }
 
@@ -82,7 +83,7 @@ static tri_status embedding_backward(tri_stream *stream, float *dwte, float *dwp
                                      const int32_t *tokens, int64_t B, int64_t T, int64_t C,
                                      tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(check_types("embedding_backward", SIZES(B, T, C), dtype, dropout));
+  TRI_CALL(tri_kernel_check_samples("embedding_backward", B, T, C, dtype, dropout));
   LAUNCH(embedding_backward, dwte, dwpe, dout, tokens, B, T, C, dtype, dropout);
 }
 
@@ -108,28 +109,28 @@ static tri_status layernorm_backward(tri_stream *stream, void *dx, float *dw, fl
 static tri_status residual_layernorm_forward(tri_stream *stream, void *residual, void *out,
                                              float *mean, float *rstd, const void *x,
                                              const void *delta, const void *w, const void *b,
-                                             int64_t B, int64_t T, int64_t C, float eps,
+                                             int64_t N, int64_t T, int64_t C, float eps,
                                              tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(check_types("residual_layernorm_forward", SIZES(B, T, C), dtype, dropout));
-  LAUNCH(residual_layernorm_forward, residual, out, mean, rstd, x, delta, w, b, B, T, C, eps, dtype,
+  TRI_CALL(tri_kernel_check_rows("residual_layernorm_forward", N, T, C, dtype, dropout));
+  LAUNCH(residual_layernorm_forward, residual, out, mean, rstd, x, delta, w, b, N, T, C, eps, dtype,
          dropout);
 }
 
 static tri_status residual_forward(tri_stream *stream, void *out, const void *x, const void *delta,
-                                   int64_t B, int64_t T, int64_t C, tri_dtype dtype,
+                                   int64_t N, int64_t T, int64_t C, tri_dtype dtype,
                                    const tri_dropout *dropout)
 {
-  TRI_CALL(check_types("residual_forward", SIZES(B, T, C), dtype, dropout));
-  LAUNCH(residual_forward, out, x, delta, B, T, C, dtype, dropout);
+  TRI_CALL(tri_kernel_check_rows("residual_forward", N, T, C, dtype, dropout));
+  LAUNCH(residual_forward, out, x, delta, N, T, C, dtype, dropout);
 }
 
-static tri_status residual_backward(tri_stream *stream, void *ddelta, const void *dout, int64_t B,
+static tri_status residual_backward(tri_stream *stream, void *ddelta, const void *dout, int64_t N,
                                     int64_t T, int64_t C, tri_dtype dtype,
                                     const tri_dropout *dropout)
 {
-  TRI_CALL(check_types("residual_backward", SIZES(B, T, C), dtype, dropout));
-  LAUNCH(residual_backward, ddelta, dout, B, T, C, dtype, dropout);
+  TRI_CALL(tri_kernel_check_rows("residual_backward", N, T, C, dtype, dropout));
+  LAUNCH(residual_backward, ddelta, dout, N, T, C, dtype, dropout);
 }
 
 // --- attention

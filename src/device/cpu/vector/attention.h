@@ -51,9 +51,10 @@ V_INLINE int64_t out_at(const attention_sizes *n, int64_t b, int64_t t, int64_t 
 }
 
 // Of a query in its sample: the number of its first key's element for dropout.
-V_INLINE int64_t dropout_at(const attention_sizes *n, int64_t t, int64_t h)
+V_INLINE int64_t dropout_at(const attention_sizes *n, const dropout_mask *mask, int64_t t,
+                            int64_t h)
 {
-  return (h * n->T + t) * n->T;
+  return ((mask->first + h) * n->T + t) * n->T;
 }
 
 V_INLINE float score_scale(int64_t D)

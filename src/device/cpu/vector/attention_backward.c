@@ -74,8 +74,8 @@ V_INLINE void score_gradients_as(backward_tiles *t, const backward_call *a, cons
     const int64_t n_seen = at->diagonal ? i + 1 : at->n_keys;
     const float lse = a->lse[row + i], delta = a->delta[row + i];
     if (drop)
-      words = dropout_words(&a->mask, at->b, dropout_at(&a->n, at->q0 + i, at->h) + at->k0, n_seen,
-                            room);
+      words = dropout_words(&a->mask, at->b,
+                            dropout_at(&a->n, &a->mask, at->q0 + i, at->h) + at->k0, n_seen, room);
     for (int64_t j = 0; j < at->n_keys; j += W) {
       float *p = t->p + i * a->block + j, *ds = t->ds + i * a->block + j;
       vf weight = {0}, slope = {0}, kept = {0};

@@ -111,7 +111,7 @@ static void attend_panel(forward_tiles *t, const forward_call *a, int64_t b, int
   mask_panel(t->scores, n_keys, k0 - q0);
   softmax_panel(t->scores, n_keys, t->largest + panel, t->sum + panel, t->factor);
   if (a->mask.threshold > 0)
-    drop_panel(t->scores, n_keys, &a->mask, b, dropout_at(&a->n, q0, h) + k0, a->n.T);
+    drop_panel(t->scores, n_keys, &a->mask, b, dropout_at(&a->n, &a->mask, q0, h) + k0, a->n.T);
   product_panel(t->o + panel * D, NR, values, t->scores, NR, D, n_keys, PRODUCT_SCALE_ADD,
                 PRODUCT_FULL, t->factor);
 }

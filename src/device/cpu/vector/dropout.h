@@ -9,15 +9,18 @@
 typedef struct dropout_mask {
   uint64_t key;
   uint64_t first_sample;
+  int64_t first;      // row of the micro-batch, or head of the layer
   uint32_t threshold; // elements whose word is below are dropped
   float scale;        // of the others
 } dropout_mask;
 
 V_INLINE dropout_mask dropout_mask_of(const tri_dropout *dropout)
 {
-  if (!tri_cpu_dropout_is_on(dropout)) return (dropout_mask){.scale = 1.0f};
+  const int64_t first = tri_cpu_dropout_first(dropout);
+  if (!tri_cpu_dropout_is_on(dropout)) return (dropout_mask){.first = first, .scale = 1.0f};
   return (dropout_mask){.key = dropout->key,
                         .first_sample = dropout->first_sample,
+                        .first = first,
                         .threshold = tri_cpu_dropout_threshold(dropout),
                         .scale = (float)(1.0 / (1.0 - (double)dropout->p))};
 }

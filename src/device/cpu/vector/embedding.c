@@ -2,15 +2,6 @@
 #include "device/cpu/vector/dropout.h"
 #include "device/cpu/vector/tables.h"
 
-static tri_status check(const char *kernel, int64_t B, int64_t T, int64_t C, tri_dtype dtype,
-                        const tri_dropout *dropout)
-{
-  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
-  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
-  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
-  return TRI_OK;
-}
-
 // out[at …] = wte[token …] + wpe[position …], n <= DROPOUT_RUN elements, `first` being the first
 // one's number in its sample; `drop` says whether dropout is on.
 V_INLINE void sum_run(void *out, int64_t at, const void *wte, int64_t token, const void *wpe,
@@ -31,7 +22,7 @@ static tri_status embedding_forward(struct tri_stream *stream, void *out, const 
                                     int64_t C, int64_t first_position, tri_dtype dtype,
                                     const tri_dropout *dropout)
 {
-  TRI_CALL(check("embedding_forward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_samples("embedding_forward", B, T, C, dtype, dropout));
   TRI_CALL(tri_kernel_check_sizes("embedding_forward, first_position", 1, &first_position));
   const dropout_mask mask = dropout_mask_of(dropout);
   const bool drop = tri_cpu_dropout_is_on(dropout);
@@ -78,7 +69,7 @@ static tri_status embedding_backward(struct tri_stream *stream, float *dwte, flo
                                      const void *dout, const int32_t *tokens, int64_t B, int64_t T,
                                      int64_t C, tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(check("embedding_backward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_samples("embedding_backward", B, T, C, dtype, dropout));
   const dropout_mask mask = dropout_mask_of(dropout);
   const bool drop = tri_cpu_dropout_is_on(dropout);
   if (B == 0 || T == 0 || C == 0) return TRI_OK;

@@ -6,15 +6,6 @@
 #include "device/cpu/vector/dropout.h"
 #include "device/cpu/vector/tables.h"
 
-static tri_status check(const char *kernel, int64_t B, int64_t T, int64_t C, tri_dtype dtype,
-                        const tri_dropout *dropout)
-{
-  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
-  TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
-  TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
-  return TRI_OK;
-}
-
 // --- residual
 
 // out = x + dropout(delta) on one row of C elements that begins at `at`; with x NULL: out =
@@ -36,9 +27,11 @@ V_INLINE void residual_row_as(void *out, const void *x, const void *delta, int64
   }
 }
 
-V_INLINE void residual_row(void *out, const void *x, const void *delta, int64_t at, int64_t C,
-                           const dropout_mask *mask, int64_t sample, int64_t first, tri_dtype dtype)
+// Row n of the call, T rows to a sample.
+V_INLINE void residual_row(void *out, const void *x, const void *delta, int64_t n, int64_t T,
+                           int64_t C, const dropout_mask *mask, tri_dtype dtype)
 {
+  const int64_t at = n * C, row = mask->first + n, sample = row / T, first = row % T * C;
   if (mask->threshold > 0) {
     residual_row_as(out, x, delta, at, C, mask, sample, first, true, dtype);
   } else {
@@ -47,33 +40,33 @@ V_INLINE void residual_row(void *out, const void *x, const void *delta, int64_t 
 }
 
 static tri_status residual_forward(struct tri_stream *stream, void *out, const void *x,
-                                   const void *delta, int64_t B, int64_t T, int64_t C,
+                                   const void *delta, int64_t N, int64_t T, int64_t C,
                                    tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(check("residual_forward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_rows("residual_forward", N, T, C, dtype, dropout));
   const dropout_mask mask = dropout_mask_of(dropout);
-#pragma omp parallel for num_threads(v_threads(stream, B *T *C)) schedule(static)
-  for (int64_t n = 0; n < B * T; n++)
-    V_BY_DTYPE(dtype, residual_row, out, x, delta, n * C, C, &mask, n / T, n % T * C);
+#pragma omp parallel for num_threads(v_threads(stream, N *C)) schedule(static)
+  for (int64_t n = 0; n < N; n++)
+    V_BY_DTYPE(dtype, residual_row, out, x, delta, n, T, C, &mask);
   return TRI_OK;
 }
 
-V_INLINE void dropout_row(void *ddelta, const void *dout, int64_t at, int64_t C,
-                          const dropout_mask *mask, int64_t sample, int64_t first, tri_dtype dtype)
+V_INLINE void dropout_row(void *ddelta, const void *dout, int64_t n, int64_t T, int64_t C,
+                          const dropout_mask *mask, tri_dtype dtype)
 {
-  residual_row(ddelta, NULL, dout, at, C, mask, sample, first, dtype);
+  residual_row(ddelta, NULL, dout, n, T, C, mask, dtype);
 }
 
 static tri_status residual_backward(struct tri_stream *stream, void *ddelta, const void *dout,
-                                    int64_t B, int64_t T, int64_t C, tri_dtype dtype,
+                                    int64_t N, int64_t T, int64_t C, tri_dtype dtype,
                                     const tri_dropout *dropout)
 {
-  TRI_CALL(check("residual_backward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_rows("residual_backward", N, T, C, dtype, dropout));
   if (ddelta == dout && !tri_cpu_dropout_is_on(dropout)) return TRI_OK;
   const dropout_mask mask = dropout_mask_of(dropout);
-#pragma omp parallel for num_threads(v_threads(stream, B *T *C)) schedule(static)
-  for (int64_t n = 0; n < B * T; n++)
-    V_BY_DTYPE(dtype, dropout_row, ddelta, dout, n * C, C, &mask, n / T, n % T * C);
+#pragma omp parallel for num_threads(v_threads(stream, N *C)) schedule(static)
+  for (int64_t n = 0; n < N; n++)
+    V_BY_DTYPE(dtype, dropout_row, ddelta, dout, n, T, C, &mask);
   return TRI_OK;
 }
 
@@ -122,7 +115,7 @@ static tri_status layernorm_forward(struct tri_stream *stream, void *out, float 
                                     const void *x, const void *w, const void *b, int64_t N,
                                     int64_t C, float eps, tri_dtype dtype)
 {
-  TRI_CALL(check("layernorm_forward", N, 1, C, dtype, NULL));
+  TRI_CALL(tri_kernel_check_rows("layernorm_forward", N, 1, C, dtype, NULL));
   if (C == 0) return TRI_OK;
 #pragma omp parallel for num_threads(v_threads(stream, N *C)) schedule(static)
   for (int64_t n = 0; n < N; n++)
@@ -133,15 +126,15 @@ static tri_status layernorm_forward(struct tri_stream *stream, void *out, float 
 static tri_status residual_layernorm_forward(struct tri_stream *stream, void *residual, void *out,
                                              float *mean, float *rstd, const void *x,
                                              const void *delta, const void *w, const void *b,
-                                             int64_t B, int64_t T, int64_t C, float eps,
+                                             int64_t N, int64_t T, int64_t C, float eps,
                                              tri_dtype dtype, const tri_dropout *dropout)
 {
-  TRI_CALL(check("residual_layernorm_forward", B, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_rows("residual_layernorm_forward", N, T, C, dtype, dropout));
   if (C == 0) return TRI_OK;
   const dropout_mask mask = dropout_mask_of(dropout);
-#pragma omp parallel for num_threads(v_threads(stream, B *T *C)) schedule(static)
-  for (int64_t n = 0; n < B * T; n++) {
-    V_BY_DTYPE(dtype, residual_row, residual, x, delta, n * C, C, &mask, n / T, n % T * C);
+#pragma omp parallel for num_threads(v_threads(stream, N *C)) schedule(static)
+  for (int64_t n = 0; n < N; n++) {
+    V_BY_DTYPE(dtype, residual_row, residual, x, delta, n, T, C, &mask);
     V_BY_DTYPE(dtype, norm_row, out, &mean[n], &rstd[n], residual, w, b, n * C, C, eps);
   }
   return TRI_OK;
@@ -237,7 +230,7 @@ static tri_status layernorm_backward(struct tri_stream *stream, void *dx, float 
                                      const float *mean, const float *rstd, int64_t N, int64_t C,
                                      tri_dtype dtype)
 {
-  TRI_CALL(check("layernorm_backward", N, 1, C, dtype, NULL));
+  TRI_CALL(tri_kernel_check_rows("layernorm_backward", N, 1, C, dtype, NULL));
   const norm_gradient a = {.dx = dx,
                            .dw = dw,
                            .db = db,
