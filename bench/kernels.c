@@ -132,12 +132,12 @@ static tri_status adamw(const bench *a)
 static tri_status embedding_forward(const bench *a)
 {
   return a->k->embedding_forward(a->stream, a->x[0], a->tokens, a->x[1], a->x[2], B, T, C, 0,
-                                 a->dtype, &a->dropout);
+                                 VOCABULARY, 0, a->dtype, &a->dropout);
 }
 static tri_status embedding_backward(const bench *a)
 {
-  return a->k->embedding_backward(a->stream, a->f[4], a->f[5], a->x[0], a->tokens, B, T, C,
-                                  a->dtype, &a->dropout);
+  return a->k->embedding_backward(a->stream, a->f[4], a->f[5], a->x[0], a->tokens, B, T, C, 0,
+                                  VOCABULARY, a->dtype, &a->dropout);
 }
 static tri_status layernorm_forward(const bench *a)
 {

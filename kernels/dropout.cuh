@@ -24,11 +24,12 @@ static inline bool dropout_is_on(const tri_dropout *dropout)
 // Nothing is dropped by the mask of no dropout.
 static inline dropout_mask dropout_mask_of(const tri_dropout *dropout)
 {
-  if (!dropout_is_on(dropout)) return dropout_mask{0, 0, 0, 0, 1.0f};
+  const int64_t first = dropout == NULL ? 0 : dropout->first;
+  if (!dropout_is_on(dropout)) return dropout_mask{0, 0, first, 0, 1.0f};
   // p is a float, so the product is exact.
   const uint32_t threshold = (uint32_t)((double)dropout->p * 4294967296.0);
   const float scale = (float)(1.0 / (1.0 - (double)dropout->p));
-  return dropout_mask{dropout->key, dropout->first_sample, dropout->first, threshold, scale};
+  return dropout_mask{dropout->key, dropout->first_sample, first, threshold, scale};
 }
 
 // Philox4x32-10: twin of tri_random_philox.

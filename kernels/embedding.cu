@@ -21,29 +21,63 @@ enum { WARPS = 4, SLICE = 16384, ROWS = 8 };
 // A warp looks at LOOK tokens a time, and adds rows when it has found FULL.
 enum { LOOK = 4 * WARP, FULL = 64 };
 
+// The tokens first … first + n - 1 of the vocabulary.
+struct token_range {
+  int64_t first, n;
+};
+
+__device__ __forceinline__ bool holds(const token_range &range, int64_t token)
+{
+  return token >= range.first && token < range.first + range.n;
+}
+
+// Row bt of out = dropout(a row + b row), row t of sample b; NULL: zeros.
+template <class E, int W, bool DROP>
+__device__ __forceinline__ void sum_rows(E *out, const E *a_row, const E *b_row, int64_t C,
+                                         const dropout_mask &mask, int64_t b, int64_t t)
+{
+#pragma unroll 2
+  for (int64_t c = threadIdx.x % WARP * W; c < C; c += WARP * W) {
+    float value[W] = {}, position[W] = {}, factor[W];
+    if (a_row != NULL) load(value, a_row + c);
+    if (b_row != NULL) load(position, b_row + c);
+    if constexpr (DROP) dropout_factors(factor, mask, b, t * C + c);
+#pragma unroll
+    for (int i = 0; i < W; i++) {
+      value[i] += position[i];
+      if constexpr (DROP) value[i] *= factor[i];
+    }
+    store(out + c, value);
+  }
+}
+
 template <class E, int W, bool DROP>
 static __global__ void __launch_bounds__(WARPS *WARP)
     embedding_forward(E *out, const int32_t *tokens, const E *wte, const E *wpe, int64_t n_rows,
-                      int64_t T, int64_t C, int64_t first_position, dropout_mask mask)
+                      int64_t T, int64_t C, token_range range, int64_t first_position,
+                      dropout_mask mask)
 {
-  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  const int warp = threadIdx.x / WARP;
   const int64_t n_warps = (int64_t)gridDim.x * WARPS;
   for (int64_t bt = (int64_t)blockIdx.x * WARPS + warp; bt < n_rows; bt += n_warps) {
-    const int64_t b = bt / T, t = bt % T;
-    const E *token_row = wte + tokens[bt] * C, *position_row = wpe + (first_position + t) * C;
-#pragma unroll 2
-    for (int64_t c = lane * W; c < C; c += WARP * W) {
-      float value[W], position[W], factor[W];
-      load(value, token_row + c);
-      load(position, position_row + c);
-      if constexpr (DROP) dropout_factors(factor, mask, b, t * C + c);
-#pragma unroll
-      for (int i = 0; i < W; i++) {
-        value[i] += position[i];
-        if constexpr (DROP) value[i] *= factor[i];
-      }
-      store(out + bt * C + c, value);
-    }
+    const int64_t token = tokens[bt], t = bt % T;
+    const E *token_row = holds(range, token) ? wte + (token - range.first) * C : NULL;
+    const E *position_row = wpe == NULL ? NULL : wpe + (first_position + t) * C;
+    sum_rows<E, W, DROP>(out + bt * C, token_row, position_row, C, mask, bt / T, t);
+  }
+}
+
+template <class E, int W, bool DROP>
+static __global__ void __launch_bounds__(WARPS *WARP)
+    positions_forward(E *out, const E *x, const E *wpe, int64_t N, int64_t T, int64_t C,
+                      int64_t first_position, dropout_mask mask)
+{
+  const int warp = threadIdx.x / WARP;
+  const int64_t n_warps = (int64_t)gridDim.x * WARPS;
+  for (int64_t n = (int64_t)blockIdx.x * WARPS + warp; n < N; n += n_warps) {
+    const int64_t row = mask.first + n, t = row % T;
+    sum_rows<E, W, DROP>(out + n * C, x + n * C, wpe + (first_position + t) * C, C, mask, row / T,
+                         t);
   }
 }
 
@@ -123,7 +157,8 @@ __device__ __forceinline__ int collect(int32_t *list, int count, const int32_t *
 template <class E, int W, bool DROP>
 static __global__ void __launch_bounds__(WARPS *WARP)
     embedding_backward_tokens(float *dwte, const E *dout, const int32_t *tokens, int64_t begin,
-                              int64_t end, int64_t T, int64_t C, dropout_mask mask)
+                              int64_t end, int64_t T, int64_t C, token_range range,
+                              dropout_mask mask)
 {
   TRI_SHARED(int32_t, lists, [WARPS][FULL + LOOK]);
   const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -139,12 +174,13 @@ static __global__ void __launch_bounds__(WARPS *WARP)
   for (int64_t bt = begin + (int64_t)blockIdx.x * WARPS + warp; bt < end;
        bt += (int64_t)gridDim.x * WARPS) {
     const int32_t token = tokens[bt];
-    if (appears(tokens, begin, bt, token)) continue;
+    if (!holds(range, token) || appears(tokens, begin, bt, token)) continue;
+    float *sums = dwte + (token - range.first) * C;
     for (int64_t c0 = (int64_t)blockIdx.y * WARP * W; c0 < C; c0 += (int64_t)gridDim.y * WARP * W) {
       // Lanes behind the last column look for tokens like the others, and add nothing.
       const int64_t c = c0 + lane * W;
       float sum[W] = {};
-      if (c < C) load(sum, dwte + token * C + c);
+      if (c < C) load(sum, sums + c);
       int count = 0;
       for (int64_t from = bt; from < end; from += LOOK) {
         count = collect(list, count, tokens, begin, from, end, token);
@@ -154,7 +190,7 @@ static __global__ void __launch_bounds__(WARPS *WARP)
         __syncwarp();
         count = 0;
       }
-      if (c < C) store(dwte + token * C + c, sum);
+      if (c < C) store(sums + c, sum);
     }
   }
 }
@@ -176,15 +212,46 @@ static __global__ void __launch_bounds__(WARPS *WARP)
   }
 }
 
+// Row t of dwpe collects the rows n of dout with (first + n) % T == t, and the same warp turns them
+// into rows of dx, which may be dout.
+template <class E, int W, bool DROP>
+static __global__ void __launch_bounds__(WARPS *WARP)
+    positions_backward(E *dx, float *dwpe, const E *dout, int64_t N, int64_t T, int64_t C,
+                       dropout_mask mask)
+{
+  const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+  const int64_t tile = WARP * W, first_t = mask.first % T, first_b = mask.first / T;
+  for (int64_t t = (int64_t)blockIdx.x * WARPS + warp; t < T; t += (int64_t)gridDim.x * WARPS) {
+    const int64_t b0 = first_b + (t < first_t), n0 = t - first_t + (t < first_t ? T : 0);
+    for (int64_t c = blockIdx.y * tile + lane * W; n0 < N && c < C; c += gridDim.y * tile) {
+      float sum[W];
+      load(sum, dwpe + t * C + c);
+      for (int64_t n = n0, b = b0; n < N; n += T, b++) {
+        float term[W], factor[W];
+        load(term, dout + n * C + c);
+        if constexpr (DROP) dropout_factors(factor, mask, b, t * C + c);
+#pragma unroll
+        for (int i = 0; i < W; i++) {
+          sum[i] = DROP ? fmaf(factor[i], term[i], sum[i]) : sum[i] + term[i];
+          if constexpr (DROP) term[i] *= factor[i];
+        }
+        if (DROP || dx != dout) store(dx + n * C + c, term);
+      }
+      store(dwpe + t * C + c, sum);
+    }
+  }
+}
+
 template <class E, bool DROP>
 static cudaError_t launch_forward(const tri_launch *launch, void *out, const int32_t *tokens,
                                   const void *wte, const void *wpe, int64_t B, int64_t T, int64_t C,
-                                  int64_t first_position, const tri_dropout *dropout)
+                                  token_range range, int64_t first_position,
+                                  const tri_dropout *dropout)
 {
   with_runs<RUN<E>>(are_aligned(out, wte, wpe) && C % RUN<E> == 0, [=](auto w) {
     TRI_LAUNCH((embedding_forward<E, w.value, DROP>), dim3(grid_of(B * T, WARPS)),
                dim3(WARPS * WARP), 0, launch->stream, (E *)out, tokens, (const E *)wte,
-               (const E *)wpe, B * T, T, C, first_position, dropout_mask_of(dropout));
+               (const E *)wpe, B * T, T, C, range, first_position, dropout_mask_of(dropout));
   });
   return cudaGetLastError();
 }
@@ -192,8 +259,9 @@ static cudaError_t launch_forward(const tri_launch *launch, void *out, const int
 extern "C" cudaError_t tri_launch_embedding_forward(const tri_launch *launch, void *out,
                                                     const int32_t *tokens, const void *wte,
                                                     const void *wpe, int64_t B, int64_t T,
-                                                    int64_t C, int64_t first_position,
-                                                    tri_dtype dtype, const tri_dropout *dropout)
+                                                    int64_t C, int64_t first_token, int64_t V,
+                                                    int64_t first_position, tri_dtype dtype,
+                                                    const tri_dropout *dropout)
 {
   if (B == 0 || T == 0 || C == 0) return cudaSuccess;
   const auto forward =
@@ -201,33 +269,64 @@ extern "C" cudaError_t tri_launch_embedding_forward(const tri_launch *launch, vo
           ? (dropout_is_on(dropout) ? launch_forward<tri_bf16, true>
                                     : launch_forward<tri_bf16, false>)
           : (dropout_is_on(dropout) ? launch_forward<float, true> : launch_forward<float, false>);
-  return forward(launch, out, tokens, wte, wpe, B, T, C, first_position, dropout);
+  return forward(launch, out, tokens, wte, wpe, B, T, C, token_range{first_token, V},
+                 first_position, dropout);
+}
+
+template <class E, bool DROP>
+static cudaError_t launch_positions(const tri_launch *launch, void *out, const void *x,
+                                    const void *wpe, int64_t N, int64_t T, int64_t C,
+                                    int64_t first_position, const tri_dropout *dropout)
+{
+  with_runs<RUN<E>>(are_aligned(out, x, wpe) && C % RUN<E> == 0, [=](auto w) {
+    TRI_LAUNCH((positions_forward<E, w.value, DROP>), dim3(grid_of(N, WARPS)), dim3(WARPS * WARP),
+               0, launch->stream, (E *)out, (const E *)x, (const E *)wpe, N, T, C, first_position,
+               dropout_mask_of(dropout));
+  });
+  return cudaGetLastError();
+}
+
+extern "C" cudaError_t tri_launch_positions_forward(const tri_launch *launch, void *out,
+                                                    const void *x, const void *wpe, int64_t N,
+                                                    int64_t T, int64_t C, int64_t first_position,
+                                                    tri_dtype dtype, const tri_dropout *dropout)
+{
+  if (N == 0 || C == 0) return cudaSuccess;
+  const auto forward = dtype == TRI_DTYPE_BF16
+                           ? (dropout_is_on(dropout) ? launch_positions<tri_bf16, true>
+                                                     : launch_positions<tri_bf16, false>)
+                           : (dropout_is_on(dropout) ? launch_positions<float, true>
+                                                     : launch_positions<float, false>);
+  return forward(launch, out, x, wpe, N, T, C, first_position, dropout);
 }
 
 template <class E, int W, bool DROP>
 static void add_slopes(const tri_launch *launch, float *dwte, float *dwpe, const E *dout,
-                       const int32_t *tokens, int64_t B, int64_t T, int64_t C,
+                       const int32_t *tokens, int64_t B, int64_t T, int64_t C, token_range range,
                        const tri_dropout *dropout)
 {
   const dropout_mask mask = dropout_mask_of(dropout);
   const unsigned n_strips = grid_y_of(ceil_div(C, WARP * W));
-  TRI_LAUNCH((embedding_backward_positions<E, W, DROP>), dim3(grid_of(T, WARPS), n_strips),
-             dim3(WARPS * WARP), 0, launch->stream, dwpe, dout, B, T, C, mask);
-  for (int64_t begin = 0; begin < B * T; begin += SLICE) {
+  if (dwpe != NULL)
+    TRI_LAUNCH((embedding_backward_positions<E, W, DROP>), dim3(grid_of(T, WARPS), n_strips),
+               dim3(WARPS * WARP), 0, launch->stream, dwpe, dout, B, T, C, mask);
+  for (int64_t begin = 0; range.n > 0 && begin < B * T; begin += SLICE) {
     const int64_t end = begin + at_most(B * T - begin, SLICE);
     TRI_LAUNCH((embedding_backward_tokens<E, W, DROP>), dim3(grid_of(end - begin, WARPS), n_strips),
-               dim3(WARPS * WARP), 0, launch->stream, dwte, dout, tokens, begin, end, T, C, mask);
+               dim3(WARPS * WARP), 0, launch->stream, dwte, dout, tokens, begin, end, T, C, range,
+               mask);
   }
 }
 
 template <class E, bool DROP>
 static cudaError_t launch_backward(const tri_launch *launch, float *dwte, float *dwpe,
                                    const void *dout, const int32_t *tokens, int64_t B, int64_t T,
-                                   int64_t C, const tri_dropout *dropout)
+                                   int64_t C, token_range range, const tri_dropout *dropout)
 {
   const bool runs = are_aligned(dwte, dwpe) && are_aligned(dout) && C % RUN<E> == 0;
   with_runs<RUN<E>>(runs, [=](auto w) {
-    add_slopes<E, w.value, DROP>(launch, dwte, dwpe, (const E *)dout, tokens, B, T, C, dropout);
+    add_slopes<E, w.value, DROP>(launch, dwte, dwpe, (const E *)dout, tokens, B, T, C, range,
+                                 dropout);
   });
   return cudaGetLastError();
 }
@@ -235,8 +334,8 @@ static cudaError_t launch_backward(const tri_launch *launch, float *dwte, float 
 extern "C" cudaError_t tri_launch_embedding_backward(const tri_launch *launch, float *dwte,
                                                      float *dwpe, const void *dout,
                                                      const int32_t *tokens, int64_t B, int64_t T,
-                                                     int64_t C, tri_dtype dtype,
-                                                     const tri_dropout *dropout)
+                                                     int64_t C, int64_t first_token, int64_t V,
+                                                     tri_dtype dtype, const tri_dropout *dropout)
 {
   if (B == 0 || T == 0 || C == 0) return cudaSuccess;
   const auto backward =
@@ -244,5 +343,33 @@ extern "C" cudaError_t tri_launch_embedding_backward(const tri_launch *launch, f
           ? (dropout_is_on(dropout) ? launch_backward<tri_bf16, true>
                                     : launch_backward<tri_bf16, false>)
           : (dropout_is_on(dropout) ? launch_backward<float, true> : launch_backward<float, false>);
-  return backward(launch, dwte, dwpe, dout, tokens, B, T, C, dropout);
+  return backward(launch, dwte, dwpe, dout, tokens, B, T, C, token_range{first_token, V}, dropout);
+}
+
+template <class E, bool DROP>
+static cudaError_t launch_positions_backward(const tri_launch *launch, void *dx, float *dwpe,
+                                             const void *dout, int64_t N, int64_t T, int64_t C,
+                                             const tri_dropout *dropout)
+{
+  const bool runs = are_aligned(dx, dout) && are_aligned(dwpe) && C % RUN<E> == 0;
+  with_runs<RUN<E>>(runs, [=](auto w) {
+    const dim3 grid(grid_of(T, WARPS), grid_y_of(ceil_div(C, WARP * w.value)));
+    TRI_LAUNCH((positions_backward<E, w.value, DROP>), grid, dim3(WARPS * WARP), 0, launch->stream,
+               (E *)dx, dwpe, (const E *)dout, N, T, C, dropout_mask_of(dropout));
+  });
+  return cudaGetLastError();
+}
+
+extern "C" cudaError_t tri_launch_positions_backward(const tri_launch *launch, void *dx,
+                                                     float *dwpe, const void *dout, int64_t N,
+                                                     int64_t T, int64_t C, tri_dtype dtype,
+                                                     const tri_dropout *dropout)
+{
+  if (N == 0 || C == 0) return cudaSuccess;
+  const auto backward = dtype == TRI_DTYPE_BF16
+                            ? (dropout_is_on(dropout) ? launch_positions_backward<tri_bf16, true>
+                                                      : launch_positions_backward<tri_bf16, false>)
+                            : (dropout_is_on(dropout) ? launch_positions_backward<float, true>
+                                                      : launch_positions_backward<float, false>);
+  return backward(launch, dx, dwpe, dout, N, T, C, dropout);
 }

@@ -39,12 +39,20 @@ cudaError_t tri_launch_sum(const tri_launch *launch, double *out, const float *x
 // --- embedding.cu
 cudaError_t tri_launch_embedding_forward(const tri_launch *launch, void *out, const int32_t *tokens,
                                          const void *wte, const void *wpe, int64_t B, int64_t T,
-                                         int64_t C, int64_t first_position, tri_dtype dtype,
+                                         int64_t C, int64_t first_token, int64_t V,
+                                         int64_t first_position, tri_dtype dtype,
                                          const tri_dropout *dropout);
 cudaError_t tri_launch_embedding_backward(const tri_launch *launch, float *dwte, float *dwpe,
                                           const void *dout, const int32_t *tokens, int64_t B,
-                                          int64_t T, int64_t C, tri_dtype dtype,
-                                          const tri_dropout *dropout);
+                                          int64_t T, int64_t C, int64_t first_token, int64_t V,
+                                          tri_dtype dtype, const tri_dropout *dropout);
+cudaError_t tri_launch_positions_forward(const tri_launch *launch, void *out, const void *x,
+                                         const void *wpe, int64_t N, int64_t T, int64_t C,
+                                         int64_t first_position, tri_dtype dtype,
+                                         const tri_dropout *dropout);
+cudaError_t tri_launch_positions_backward(const tri_launch *launch, void *dx, float *dwpe,
+                                          const void *dout, int64_t N, int64_t T, int64_t C,
+                                          tri_dtype dtype, const tri_dropout *dropout);
 
 // --- layernorm.cu
 cudaError_t tri_launch_layernorm_forward(const tri_launch *launch, void *out, float *mean,

@@ -38,10 +38,11 @@ tri_status tri_kernel_check_rows(const char *kernel, int64_t N, int64_t T, int64
   return TRI_OK;
 }
 
-tri_status tri_kernel_check_samples(const char *kernel, int64_t B, int64_t T, int64_t C,
-                                    tri_dtype dtype, const tri_dropout *dropout)
+tri_status tri_kernel_check_embedding(const char *kernel, int64_t B, int64_t T, int64_t C,
+                                      int64_t first_token, int64_t V, tri_dtype dtype,
+                                      const tri_dropout *dropout)
 {
-  TRI_CALL(tri_kernel_check_sizes(kernel, 3, (int64_t[]){B, T, C}));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 5, (int64_t[]){B, T, C, first_token, V}));
   TRI_CALL(tri_kernel_check_dtype(kernel, dtype));
   TRI_CALL(tri_kernel_check_dropout(kernel, dropout));
   TRI_CHECK(dropout == NULL || dropout->first == 0, TRI_ERR_ARGUMENT,

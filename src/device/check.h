@@ -18,10 +18,11 @@ TRI_MUST_CHECK tri_status tri_kernel_check_dropout(const char *kernel, const tri
 TRI_MUST_CHECK tri_status tri_kernel_check_rows(const char *kernel, int64_t N, int64_t T, int64_t C,
                                                 tri_dtype dtype, const tri_dropout *dropout);
 
-// The same of a call on whole samples: B * T rows, the first of them row 0.
-TRI_MUST_CHECK tri_status tri_kernel_check_samples(const char *kernel, int64_t B, int64_t T,
-                                                   int64_t C, tri_dtype dtype,
-                                                   const tri_dropout *dropout);
+// The same of a call on whole samples, B * T rows of which the first is row 0, with the tokens
+// first_token … first_token + V - 1.
+TRI_MUST_CHECK tri_status tri_kernel_check_embedding(const char *kernel, int64_t B, int64_t T,
+                                                     int64_t C, int64_t first_token, int64_t V,
+                                                     tri_dtype dtype, const tri_dropout *dropout);
 
 // Sizes and type of a linear layer's call.
 TRI_MUST_CHECK tri_status tri_kernel_check_linear(const char *kernel, int64_t N, int64_t IC,

@@ -179,10 +179,10 @@ tri_status tri_gpt_decoder_step(tri_gpt_decoder *decoder, int32_t token, float *
   char *base = tri_arena_at(&d->arena, 0);
   memcpy(d->host_token, &token, sizeof token);
   TRI_CALL(tri_stream_copy_to_device(d->stream, base + d->at.token, d->host_token, sizeof token));
-  TRI_CALL(k->embedding_forward(d->stream, base + d->at.x, (const int32_t *)(base + d->at.token),
-                                tri_gpt_weight(gpt, d->weights, 0, GPT_WTE),
-                                tri_gpt_weight(gpt, d->weights, 0, GPT_WPE), 1, 1,
-                                gpt->config.width, d->position, gpt->model.dtype, NULL));
+  TRI_CALL(k->embedding_forward(
+      d->stream, base + d->at.x, (const int32_t *)(base + d->at.token),
+      tri_gpt_weight(gpt, d->weights, 0, GPT_WTE), tri_gpt_weight(gpt, d->weights, 0, GPT_WPE), 1,
+      1, gpt->config.width, 0, gpt->padded_vocab, d->position, gpt->model.dtype, NULL));
   for (int layer = 0; layer < gpt->config.n_layers; layer++)
     TRI_CALL(decode_block(d, layer));
   TRI_CALL(decode_head(d));

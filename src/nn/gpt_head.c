@@ -26,10 +26,10 @@ tri_status tri_gpt_embedding_forward(const tri_gpt *gpt, const tri_pass *pass)
   const tri_kernels *k = tri_device_kernels(tri_stream_device(pass->stream));
   const tri_batch *batch = pass->batch;
   const tri_dropout dropout = embedding_dropout(gpt, pass);
-  TRI_CALL(k->embedding_forward(pass->stream, pass->hidden_out, batch->tokens,
-                                tri_gpt_weight(gpt, pass->weights, 0, GPT_WTE),
-                                tri_gpt_weight(gpt, pass->weights, 0, GPT_WPE), batch->B, batch->T,
-                                gpt->config.width, 0, gpt->model.dtype, &dropout));
+  TRI_CALL(k->embedding_forward(
+      pass->stream, pass->hidden_out, batch->tokens, tri_gpt_weight(gpt, pass->weights, 0, GPT_WTE),
+      tri_gpt_weight(gpt, pass->weights, 0, GPT_WPE), batch->B, batch->T, gpt->config.width, 0,
+      gpt->padded_vocab, 0, gpt->model.dtype, &dropout));
   return TRI_OK;
 }
 
@@ -45,8 +45,8 @@ tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass)
                                      (size_t)(s.N * s.C) * tri_dtype_size(gpt->model.dtype));
   TRI_CALL(k->embedding_backward(pass->stream, tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WTE),
                                  tri_gpt_gradient(gpt, pass->gradients, 0, GPT_WPE), d_out,
-                                 batch->tokens, batch->B, batch->T, gpt->config.width,
-                                 gpt->model.dtype, &dropout));
+                                 batch->tokens, batch->B, batch->T, gpt->config.width, 0,
+                                 gpt->padded_vocab, gpt->model.dtype, &dropout));
   return TRI_OK;
 }
 

@@ -51,13 +51,22 @@ ENTRY(sum_squares, PARAMETERS(double *out, const float *x, int64_t n), out, x, n
 ENTRY(sum, PARAMETERS(double *out, const float *x, int64_t n), out, x, n)
 ENTRY(embedding_forward,
       PARAMETERS(void *out, const int32_t *tokens, const void *wte, const void *wpe, int64_t B,
-                 int64_t T, int64_t C, int64_t first_position, tri_dtype dtype,
-                 const tri_dropout *dropout),
-      out, tokens, wte, wpe, B, T, C, first_position, dtype, dropout)
+                 int64_t T, int64_t C, int64_t first_token, int64_t V, int64_t first_position,
+                 tri_dtype dtype, const tri_dropout *dropout),
+      out, tokens, wte, wpe, B, T, C, first_token, V, first_position, dtype, dropout)
 ENTRY(embedding_backward,
       PARAMETERS(float *dwte, float *dwpe, const void *dout, const int32_t *tokens, int64_t B,
-                 int64_t T, int64_t C, tri_dtype dtype, const tri_dropout *dropout),
-      dwte, dwpe, dout, tokens, B, T, C, dtype, dropout)
+                 int64_t T, int64_t C, int64_t first_token, int64_t V, tri_dtype dtype,
+                 const tri_dropout *dropout),
+      dwte, dwpe, dout, tokens, B, T, C, first_token, V, dtype, dropout)
+ENTRY(positions_forward,
+      PARAMETERS(void *out, const void *x, const void *wpe, int64_t N, int64_t T, int64_t C,
+                 int64_t first_position, tri_dtype dtype, const tri_dropout *dropout),
+      out, x, wpe, N, T, C, first_position, dtype, dropout)
+ENTRY(positions_backward,
+      PARAMETERS(void *dx, float *dwpe, const void *dout, int64_t N, int64_t T, int64_t C,
+                 tri_dtype dtype, const tri_dropout *dropout),
+      dx, dwpe, dout, N, T, C, dtype, dropout)
 ENTRY(layernorm_forward,
       PARAMETERS(void *out, float *mean, float *rstd, const void *x, const void *w, const void *b,
                  int64_t N, int64_t C, float eps, tri_dtype dtype),
@@ -150,6 +159,8 @@ static const tri_kernels EMULATED = {
     .sum = sum,
     .embedding_forward = embedding_forward,
     .embedding_backward = embedding_backward,
+    .positions_forward = positions_forward,
+    .positions_backward = positions_backward,
     .layernorm_forward = layernorm_forward,
     .layernorm_backward = layernorm_backward,
     .residual_layernorm_forward = residual_layernorm_forward,

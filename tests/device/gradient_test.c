@@ -93,10 +93,10 @@ TEST(embedding_gradient)
   fill(1, wte, e_wte, EV * EC);
   fill(2, wpe, e_wpe, (E_FIRST + ET) * EC);
   fill(3, e_r, NULL, EN);
-  EXPECT_OK(kernels.embedding_forward(NULL, out, e_tokens, wte, wpe, EB, ET, EC, E_FIRST, F32,
-                                      &some_dropout));
-  EXPECT_OK(
-      kernels.embedding_backward(NULL, dwte, dwpe, e_r, e_tokens, EB, ET, EC, F32, &some_dropout));
+  EXPECT_OK(kernels.embedding_forward(NULL, out, e_tokens, wte, wpe, EB, ET, EC, 0, EV, E_FIRST,
+                                      F32, &some_dropout));
+  EXPECT_OK(kernels.embedding_backward(NULL, dwte, dwpe, e_r, e_tokens, EB, ET, EC, 0, EV, F32,
+                                       &some_dropout));
   (void)embedding_loss();
   expect_same(out, e_out, EN);
   expect_gradient(embedding_loss, e_wte, dwte, EV * EC);
@@ -359,7 +359,8 @@ TEST(gradients_are_added)
     const int k = call > 0;
     EXPECT_OK(
         kernels.layernorm_backward(NULL, dx[k], dw[k], db[k], dout, x, w, mean, rstd, N, C, F32));
-    EXPECT_OK(kernels.embedding_backward(NULL, dwte[k], dwpe[k], dout, tokens, 1, N, C, F32, NULL));
+    EXPECT_OK(
+        kernels.embedding_backward(NULL, dwte[k], dwpe[k], dout, tokens, 1, N, C, 0, 2, F32, NULL));
     EXPECT_OK(kernels.linear_backward_weight(NULL, dweight[k], dbias[k], dout, x, N, C, OC, F32));
   }
   expect_doubled(dx[0], dx[1], N * C);

@@ -223,15 +223,16 @@ TEST(dropout_does_not_depend_on_the_cut)
   fill(2, wpe, T * C, 1.0f);
   fill(3, x, N, 1.0f);
   fill(4, qkv, 3 * N, 1.0f);
-  EXPECT_OK(kernels.embedding_forward(NULL, embedded, tokens, wte, wpe, B, T, C, 0, F32, &whole));
+  EXPECT_OK(
+      kernels.embedding_forward(NULL, embedded, tokens, wte, wpe, B, T, C, 0, 3, 0, F32, &whole));
   EXPECT_OK(kernels.residual_forward(NULL, summed, x, x, B * T, T, C, F32, &whole));
   EXPECT_OK(kernels.residual_backward(NULL, slopes, x, B * T, T, C, F32, &whole));
   EXPECT_OK(kernels.attention_forward(NULL, attended, lse, qkv, B, T, H, D, F32, &whole));
   for (int b = 0; b < B; b++) {
     const tri_dropout one = {.p = 0.4f, .key = 5, .first_sample = whole.first_sample + (uint64_t)b};
     const size_t bytes = ROW * sizeof(float);
-    EXPECT_OK(
-        kernels.embedding_forward(NULL, part, tokens + b * T, wte, wpe, 1, T, C, 0, F32, &one));
+    EXPECT_OK(kernels.embedding_forward(NULL, part, tokens + b * T, wte, wpe, 1, T, C, 0, 3, 0, F32,
+                                        &one));
     EXPECT(memcmp(part, embedded + b * ROW, bytes) == 0);
     EXPECT_OK(kernels.residual_forward(NULL, part, x + b * ROW, x + b * ROW, T, T, C, F32, &one));
     EXPECT(memcmp(part, summed + b * ROW, bytes) == 0);
@@ -298,6 +299,72 @@ TEST(dropout_of_heads_does_not_depend_on_the_cut)
     EXPECT(memcmp(part_dqkv + row * PART * D, dqkv + (row * H + FIRST) * D, bytes) == 0);
 }
 
+// The embedding as ranks share it: each holds a range of the vocabulary (one of them nothing), the
+// rows are summed, and each adds positions and drops out on rows of its own. The bits are those of
+// one call, since a token's row meets only zeros.
+static void check_embedding_in_parts(const tri_dropout *whole)
+{
+  enum { B = 3, T = 5, C = 7, ROWS = B * T, N = ROWS * C, V = 11, POSITION = 2 };
+  static const int ranges[] = {0, 4, 4, 5, V}, cuts[] = {0, 2, 9, ROWS};
+  int32_t tokens[ROWS];
+  float wte[V * C], wpe[(POSITION + T) * C], want[N], part[N], sum[N] = {0};
+  fill(1, wte, V * C, 1.0f);
+  fill(2, wpe, (POSITION + T) * C, 1.0f);
+  for (int i = 0; i < ROWS; i++)
+    tokens[i] = i * 3 % V;
+  EXPECT_OK(
+      kernels.embedding_forward(NULL, want, tokens, wte, wpe, B, T, C, 0, V, POSITION, F32, whole));
+  for (int k = 0; k < 4; k++) {
+    EXPECT_OK(kernels.embedding_forward(NULL, part, tokens, wte + ranges[k] * C, NULL, B, T, C,
+                                        ranges[k], ranges[k + 1] - ranges[k], 0, F32, NULL));
+    EXPECT_OK(kernels.add(NULL, sum, sum, part, N));
+  }
+  for (int k = 0; k < 3; k++) {
+    tri_dropout cut = *whole;
+    cut.first = cuts[k];
+    float *rows = sum + cuts[k] * C;
+    EXPECT_OK(kernels.positions_forward(NULL, rows, rows, wpe, cuts[k + 1] - cuts[k], T, C,
+                                        POSITION, F32, &cut));
+  }
+  EXPECT(memcmp(sum, want, sizeof want) == 0);
+}
+
+TEST(embedding_in_parts_has_the_bits_of_the_whole)
+{
+  check_embedding_in_parts(&(tri_dropout){.p = 0.4f, .key = 5, .first_sample = 0xfffffffeull});
+  check_embedding_in_parts(&(tri_dropout){.p = 0.0f});
+}
+
+// And its gradient: positions of each one's rows, then tokens of each one's range. What dx is
+// rounded to before it is added, and the order in dwpe, are all that differs: of sums of at most 15
+// terms below 2, three roundings a term.
+TEST(embedding_gradient_in_parts_is_that_of_the_whole)
+{
+  enum { B = 3, T = 5, C = 7, ROWS = B * T, N = ROWS * C, V = 11 };
+  static const int ranges[] = {0, 4, 4, 5, V}, cuts[] = {0, 2, 9, ROWS};
+  const tri_dropout whole = {.p = 0.4f, .key = 5, .first_sample = 0xfffffffeull};
+  int32_t tokens[ROWS];
+  float dout[N], dx[N], dwte[V * C] = {0}, dwpe[T * C] = {0}, dwte_sum[V * C] = {0};
+  float dwpe_sum[T * C] = {0};
+  fill(3, dout, N, 1.0f);
+  for (int i = 0; i < ROWS; i++)
+    tokens[i] = i * i % V;
+  EXPECT_OK(kernels.embedding_backward(NULL, dwte, dwpe, dout, tokens, B, T, C, 0, V, F32, &whole));
+  for (int k = 0; k < 3; k++) {
+    tri_dropout cut = whole;
+    cut.first = cuts[k];
+    const int at = cuts[k] * C;
+    EXPECT_OK(kernels.positions_backward(NULL, dx + at, dwpe_sum, dout + at, cuts[k + 1] - cuts[k],
+                                         T, C, F32, &cut));
+  }
+  for (int k = 0; k < 4; k++)
+    EXPECT_OK(kernels.embedding_backward(NULL, dwte_sum + ranges[k] * C, NULL, dx, tokens, B, T, C,
+                                         ranges[k], ranges[k + 1] - ranges[k], F32, NULL));
+  EXPECT(memcmp(dwpe_sum, dwpe, sizeof dwpe) == 0); // the rows came in the same order
+  for (int i = 0; i < V * C; i++)
+    EXPECT_NEAR(dwte_sum[i], dwte[i], 3 * ROWS * 2 * 0x1p-24);
+}
+
 // --- bf16
 
 // The same numbers in f32 and in bf16: the outputs differ by the last rounding alone, half an ulp
@@ -355,6 +422,8 @@ int main(void)
   TEST_RUN(dropout_does_not_depend_on_the_cut);
   TEST_RUN(dropout_of_rows_does_not_depend_on_the_cut);
   TEST_RUN(dropout_of_heads_does_not_depend_on_the_cut);
+  TEST_RUN(embedding_in_parts_has_the_bits_of_the_whole);
+  TEST_RUN(embedding_gradient_in_parts_is_that_of_the_whole);
   TEST_RUN(bf16_is_f32_rounded_once);
   return test_end();
 }

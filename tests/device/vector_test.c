@@ -162,8 +162,10 @@ static void run_all(const opened *it, outputs *out, const float *x, const float 
   const float *w = y, *bias = y + C;
   EXPECT_OK(k->fill(s, out->dwte, 0.5f, VOCABULARY * C));
   EXPECT_OK(k->fill(s, out->hidden[3], 0.25f, N * C));
-  EXPECT_OK(k->embedding_forward(s, out->hidden[0], tokens, x, y, B, T, C, 3, f32, &drop));
-  EXPECT_OK(k->embedding_backward(s, out->dwte, out->dwpe, x, tokens, B, T, C, f32, &drop));
+  EXPECT_OK(
+      k->embedding_forward(s, out->hidden[0], tokens, x, y, B, T, C, 0, VOCABULARY, 3, f32, &drop));
+  EXPECT_OK(k->embedding_backward(s, out->dwte, out->dwpe, x, tokens, B, T, C, 0, VOCABULARY, f32,
+                                  &drop));
   EXPECT_OK(k->residual_layernorm_forward(s, out->hidden[1], out->hidden[2], out->mean, out->rstd,
                                           x, y, w, bias, N, T, C, 1e-5f, f32, &drop));
   EXPECT_OK(k->layernorm_backward(s, out->hidden[3], out->dw, out->db, y, out->hidden[1], w,

@@ -72,18 +72,38 @@ typedef struct tri_kernels {
   // --- embedding
   // ------------------------------------------------------------------------------------------------
 
-  // out (B, T, C) = dropout(wte[tokens[b, t]] + wpe[first_position + t]); tokens (B, T) in [0, V).
-  // Of whole samples: dropout->first is 0 here and in the backward call.
+  // out (B, T, C) = dropout(wte[tokens[b, t] - first_token] + wpe[first_position + t]). wte (V, C)
+  // holds the tokens first_token … first_token + V - 1 of the vocabulary; one outside counts as
+  // zeros, so that the sum over ranges that make up the vocabulary is that of the whole, bit by
+  // bit. wpe NULL: no positions are added. Of whole samples: dropout->first is 0 here and in the
+  // backward call.
   tri_status (*embedding_forward)(struct tri_stream *stream, void *out, const int32_t *tokens,
                                   const void *wte, const void *wpe, int64_t B, int64_t T, int64_t C,
+                                  int64_t first_token, int64_t V, int64_t first_position,
+                                  tri_dtype dtype, const tri_dropout *dropout);
+
+  // Adds to dwte (V, C) and dwpe (T, C; NULL: none), both f32, in the order b, t: deterministic
+  // whatever tokens repeat. Tokens outside first_token … first_token + V - 1 add to dwpe alone.
+  // dout (B, T, C).
+  tri_status (*embedding_backward)(struct tri_stream *stream, float *dwte, float *dwpe,
+                                   const void *dout, const int32_t *tokens, int64_t B, int64_t T,
+                                   int64_t C, int64_t first_token, int64_t V, tri_dtype dtype,
+                                   const tri_dropout *dropout);
+
+  // What embedding_forward does after the tokens' rows, on any N rows of the micro-batch, T of its
+  // rows to a sample (T >= 1 unless N is 0): out (N, C) = dropout(x + wpe[first_position + t]), of
+  // row n t = (first + n) % T with the `first` of dropout (whose p may be 0; NULL: 0). out may be
+  // x.
+  tri_status (*positions_forward)(struct tri_stream *stream, void *out, const void *x,
+                                  const void *wpe, int64_t N, int64_t T, int64_t C,
                                   int64_t first_position, tri_dtype dtype,
                                   const tri_dropout *dropout);
 
-  // Adds to dwte (V, C) and dwpe (T, C), both f32, in the order b, t: deterministic whatever tokens
-  // repeat. dout (B, T, C).
-  tri_status (*embedding_backward)(struct tri_stream *stream, float *dwte, float *dwpe,
-                                   const void *dout, const int32_t *tokens, int64_t B, int64_t T,
-                                   int64_t C, tri_dtype dtype, const tri_dropout *dropout);
+  // Writes dx (N, C) = dout through the dropout, and adds the same, unrounded, to dwpe (T, C) f32,
+  // of row n to row (first + n) % T, in the order of the rows. dx may be dout.
+  tri_status (*positions_backward)(struct tri_stream *stream, void *dx, float *dwpe,
+                                   const void *dout, int64_t N, int64_t T, int64_t C,
+                                   tri_dtype dtype, const tri_dropout *dropout);
 
   // --- layer norm (Ba et al. 2016), residual stream
   // -------------------------------------------------------------

@@ -12,6 +12,8 @@ void tri_cpu_reference_kernels(tri_kernels *table)
       .sum = tri_cpu_sum,
       .embedding_forward = tri_cpu_embedding_forward,
       .embedding_backward = tri_cpu_embedding_backward,
+      .positions_forward = tri_cpu_positions_forward,
+      .positions_backward = tri_cpu_positions_backward,
       .layernorm_forward = tri_cpu_layernorm_forward,
       .residual_layernorm_forward = tri_cpu_residual_layernorm_forward,
       .residual_forward = tri_cpu_residual_forward,

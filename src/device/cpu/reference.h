@@ -17,11 +17,20 @@ tri_status tri_cpu_sum(struct tri_stream *stream, double *out, const float *x, i
 
 tri_status tri_cpu_embedding_forward(struct tri_stream *stream, void *out, const int32_t *tokens,
                                      const void *wte, const void *wpe, int64_t B, int64_t T,
-                                     int64_t C, int64_t first_position, tri_dtype dtype,
+                                     int64_t C, int64_t first_token, int64_t V,
+                                     int64_t first_position, tri_dtype dtype,
                                      const tri_dropout *dropout);
 tri_status tri_cpu_embedding_backward(struct tri_stream *stream, float *dwte, float *dwpe,
                                       const void *dout, const int32_t *tokens, int64_t B, int64_t T,
-                                      int64_t C, tri_dtype dtype, const tri_dropout *dropout);
+                                      int64_t C, int64_t first_token, int64_t V, tri_dtype dtype,
+                                      const tri_dropout *dropout);
+tri_status tri_cpu_positions_forward(struct tri_stream *stream, void *out, const void *x,
+                                     const void *wpe, int64_t N, int64_t T, int64_t C,
+                                     int64_t first_position, tri_dtype dtype,
+                                     const tri_dropout *dropout);
+tri_status tri_cpu_positions_backward(struct tri_stream *stream, void *dx, float *dwpe,
+                                      const void *dout, int64_t N, int64_t T, int64_t C,
+                                      tri_dtype dtype, const tri_dropout *dropout);
 
 tri_status tri_cpu_layernorm_forward(struct tri_stream *stream, void *out, float *mean, float *rstd,
                                      const void *x, const void *w, const void *b, int64_t N,

@@ -71,20 +71,42 @@ static tri_status sum(tri_stream *stream, double *out, const float *x, int64_t n
 
 static tri_status embedding_forward(tri_stream *stream, void *out, const int32_t *tokens,
                                     const void *wte, const void *wpe, int64_t B, int64_t T,
-                                    int64_t C, int64_t first_position, tri_dtype dtype,
+                                    int64_t C, int64_t first_token, int64_t V,
+                                    int64_t first_position, tri_dtype dtype,
                                     const tri_dropout *dropout)
 {
-  TRI_CALL(tri_kernel_check_samples("embedding_forward", B, T, C, dtype, dropout));
+  TRI_CALL(
+      tri_kernel_check_embedding("embedding_forward", B, T, C, first_token, V, dtype, dropout));
   TRI_CALL(tri_kernel_check_sizes("embedding_forward, first_position", SIZES(first_position)));
-  LAUNCH(embedding_forward, out, tokens, wte, wpe, B, T, C, first_position, dtype, dropout);
+  LAUNCH(embedding_forward, out, tokens, wte, wpe, B, T, C, first_token, V, first_position, dtype,
+         dropout);
 }
 
 static tri_status embedding_backward(tri_stream *stream, float *dwte, float *dwpe, const void *dout,
                                      const int32_t *tokens, int64_t B, int64_t T, int64_t C,
-                                     tri_dtype dtype, const tri_dropout *dropout)
+                                     int64_t first_token, int64_t V, tri_dtype dtype,
+                                     const tri_dropout *dropout)
 {
-  TRI_CALL(tri_kernel_check_samples("embedding_backward", B, T, C, dtype, dropout));
-  LAUNCH(embedding_backward, dwte, dwpe, dout, tokens, B, T, C, dtype, dropout);
+  TRI_CALL(
+      tri_kernel_check_embedding("embedding_backward", B, T, C, first_token, V, dtype, dropout));
+  LAUNCH(embedding_backward, dwte, dwpe, dout, tokens, B, T, C, first_token, V, dtype, dropout);
+}
+
+static tri_status positions_forward(tri_stream *stream, void *out, const void *x, const void *wpe,
+                                    int64_t N, int64_t T, int64_t C, int64_t first_position,
+                                    tri_dtype dtype, const tri_dropout *dropout)
+{
+  TRI_CALL(tri_kernel_check_rows("positions_forward", N, T, C, dtype, dropout));
+  TRI_CALL(tri_kernel_check_sizes("positions_forward, first_position", SIZES(first_position)));
+  LAUNCH(positions_forward, out, x, wpe, N, T, C, first_position, dtype, dropout);
+}
+
+static tri_status positions_backward(tri_stream *stream, void *dx, float *dwpe, const void *dout,
+                                     int64_t N, int64_t T, int64_t C, tri_dtype dtype,
+                                     const tri_dropout *dropout)
+{
+  TRI_CALL(tri_kernel_check_rows("positions_backward", N, T, C, dtype, dropout));
+  LAUNCH(positions_backward, dx, dwpe, dout, N, T, C, dtype, dropout);
 }
 
 // --- layer norm, residual stream
@@ -208,6 +230,8 @@ void tri_cuda_fill_kernels(tri_kernels *table)
                          .sum = sum,
                          .embedding_forward = embedding_forward,
                          .embedding_backward = embedding_backward,
+                         .positions_forward = positions_forward,
+                         .positions_backward = positions_backward,
                          .layernorm_forward = layernorm_forward,
                          .layernorm_backward = layernorm_backward,
                          .residual_layernorm_forward = residual_layernorm_forward,
