@@ -139,6 +139,16 @@ static tri_status embedding_backward(const bench *a)
   return a->k->embedding_backward(a->stream, a->f[4], a->f[5], a->x[0], a->tokens, B, T, C, 0,
                                   VOCABULARY, a->dtype, &a->dropout);
 }
+static tri_status positions_forward(const bench *a)
+{
+  return a->k->positions_forward(a->stream, a->x[0], a->x[1], a->x[2], N, T, C, 0, a->dtype,
+                                 &a->dropout);
+}
+static tri_status positions_backward(const bench *a)
+{
+  return a->k->positions_backward(a->stream, a->x[0], a->f[5], a->x[1], N, T, C, a->dtype,
+                                  &a->dropout);
+}
 static tri_status layernorm_forward(const bench *a)
 {
   return a->k->layernorm_forward(a->stream, a->x[0], a->f[4], a->f[5], a->x[1], a->x[2], a->x[3], N,
@@ -173,6 +183,21 @@ static tri_status cross_entropy_backward(const bench *a)
 {
   return a->k->cross_entropy_backward(a->stream, a->f[4], a->logits, a->tokens, 1.0f, ROWS,
                                       VOCABULARY, PADDED, a->dtype);
+}
+static tri_status cross_entropy_statistics(const bench *a)
+{
+  return a->k->cross_entropy_statistics(a->stream, a->f[4], a->logits, a->tokens, ROWS, VOCABULARY,
+                                        PADDED, 0, a->dtype);
+}
+static tri_status cross_entropy_combine(const bench *a)
+{
+  return a->k->cross_entropy_combine(a->stream, a->f[5], a->f[5] + ROWS, a->f[4], a->tokens, 1,
+                                     ROWS);
+}
+static tri_status cross_entropy_gradient(const bench *a)
+{
+  return a->k->cross_entropy_gradient(a->stream, a->logits, a->f[5] + ROWS, a->tokens, 1.0f, ROWS,
+                                      VOCABULARY, PADDED, 0, a->dtype);
 }
 static tri_status attention_decode(const bench *a)
 {
@@ -250,6 +275,8 @@ static void report_type(bench *a, double peak_flops)
 
   report("embedding_forward", type, embedding_forward, a, 2 * rows);
   report("embedding_backward", type, embedding_backward, a, rows + (double)N * C * 8);
+  report("positions_forward", type, positions_forward, a, 2 * rows);
+  report("positions_backward", type, positions_backward, a, 2 * rows);
   report("layernorm_forward", type, layernorm_forward, a, 2 * rows);
   report("residual_layernorm_forward", type, residual_layernorm_forward, a, 4 * rows);
   report("layernorm_backward", type, layernorm_backward, a, 4 * rows);
@@ -260,6 +287,9 @@ static void report_type(bench *a, double peak_flops)
                         a->f[3], TRI_DTYPE_F32, PADDED));
   report("cross_entropy_forward", type, cross_entropy_forward, a, logits);
   report("cross_entropy_backward", type, cross_entropy_backward, a, 2 * logits);
+  report("cross_entropy_statistics", type, cross_entropy_statistics, a, logits);
+  report("cross_entropy_combine", type, cross_entropy_combine, a, 24.0 * ROWS);
+  report("cross_entropy_gradient", type, cross_entropy_gradient, a, 2 * logits);
   for (int64_t length = 256; length <= 1024; length *= 2)
     report_attention(a, type, length, peak_flops);
 

@@ -124,6 +124,17 @@ cudaError_t tri_launch_cross_entropy_forward(const tri_launch *launch, float *lo
 cudaError_t tri_launch_cross_entropy_backward(const tri_launch *launch, float *losses, void *logits,
                                               const int32_t *targets, float scale, int64_t N,
                                               int64_t V, int64_t Vp, tri_dtype dtype);
+cudaError_t tri_launch_cross_entropy_statistics(const tri_launch *launch, float *statistics,
+                                                const void *logits, const int32_t *targets,
+                                                int64_t N, int64_t V, int64_t Vp,
+                                                int64_t first_token, tri_dtype dtype);
+cudaError_t tri_launch_cross_entropy_combine(const tri_launch *launch, float *losses,
+                                             float *softmax, const float *statistics,
+                                             const int32_t *targets, int64_t count, int64_t N);
+cudaError_t tri_launch_cross_entropy_gradient(const tri_launch *launch, void *logits,
+                                              const float *softmax, const int32_t *targets,
+                                              float scale, int64_t N, int64_t V, int64_t Vp,
+                                              int64_t first_token, tri_dtype dtype);
 
 // --- adamw.cu
 cudaError_t tri_launch_adamw(const tri_launch *launch, float *p, tri_bf16 *p_bf16, float *m,

@@ -69,6 +69,14 @@ tri_status tri_kernel_check_classifier(const char *kernel, int64_t N, int64_t V,
   return TRI_OK;
 }
 
+tri_status tri_kernel_check_classifier_part(const char *kernel, int64_t N, int64_t V, int64_t Vp,
+                                            int64_t first_token, tri_dtype dtype)
+{
+  TRI_CALL(tri_kernel_check_classifier(kernel, N, V, Vp, dtype));
+  TRI_CALL(tri_kernel_check_sizes(kernel, 1, &first_token));
+  return TRI_OK;
+}
+
 tri_status tri_kernel_check_position(const char *kernel, int64_t position, int64_t T_max)
 {
   TRI_CHECK(position >= 0 && position < T_max, TRI_ERR_ARGUMENT,

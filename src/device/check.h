@@ -32,6 +32,11 @@ TRI_MUST_CHECK tri_status tri_kernel_check_linear(const char *kernel, int64_t N,
 TRI_MUST_CHECK tri_status tri_kernel_check_classifier(const char *kernel, int64_t N, int64_t V,
                                                       int64_t Vp, tri_dtype dtype);
 
+// The same of a part of the vocabulary that begins at first_token >= 0.
+TRI_MUST_CHECK tri_status tri_kernel_check_classifier_part(const char *kernel, int64_t N, int64_t V,
+                                                           int64_t Vp, int64_t first_token,
+                                                           tri_dtype dtype);
+
 // 0 <= position < T_max.
 TRI_MUST_CHECK tri_status tri_kernel_check_position(const char *kernel, int64_t position,
                                                     int64_t T_max);

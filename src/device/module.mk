@@ -10,6 +10,7 @@ libtrireme_a_SOURCES += \
   src/device/fft.c \
   src/device/cpu/adamw.c \
   src/device/cpu/attention.c \
+  src/device/cpu/combine.h \
   src/device/cpu/cpu.c \
   src/device/cpu/cpu.h \
   src/device/cpu/cross_entropy.c \

@@ -27,8 +27,8 @@ cd "$TRI_BUILDDIR" || exit 1
 link=$(MAKEFLAGS='' make -s -f "$TRI_SCRATCH/link.mk" print-link | tail -n 1) || exit 1
 
 objects=
-for source in cuda/launchers_test device/kernel_arrays device/kernel_cases device/kernel_cases_embedding \
-  device/kernel_cases_norm device/kernel_cases_matrix; do
+for source in cuda/launchers_test device/kernel_arrays device/kernel_cases device/kernel_cases_classifier \
+  device/kernel_cases_embedding device/kernel_cases_norm device/kernel_cases_matrix; do
   object=$TRI_SCRATCH/$(basename $source).o
   mpicc -std=gnu11 -fopenmp -O2 -Wall -Wextra -Werror -I"$TRI_SRCDIR" -I"$TRI_SRCDIR/include" \
     -I"$TRI_SRCDIR/src" -I"$TRI_SRCDIR/tests" -isystem "$TRI_CUDA_DIR/include" \

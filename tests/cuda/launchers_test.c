@@ -109,6 +109,18 @@ ENTRY(cross_entropy_backward,
       PARAMETERS(float *losses, void *logits, const int32_t *targets, float scale, int64_t N,
                  int64_t V, int64_t Vp, tri_dtype dtype),
       losses, logits, targets, scale, N, V, Vp, dtype)
+ENTRY(cross_entropy_statistics,
+      PARAMETERS(float *statistics, const void *logits, const int32_t *targets, int64_t N,
+                 int64_t V, int64_t Vp, int64_t first_token, tri_dtype dtype),
+      statistics, logits, targets, N, V, Vp, first_token, dtype)
+ENTRY(cross_entropy_combine,
+      PARAMETERS(float *losses, float *softmax, const float *statistics, const int32_t *targets,
+                 int64_t count, int64_t N),
+      losses, softmax, statistics, targets, count, N)
+ENTRY(cross_entropy_gradient,
+      PARAMETERS(void *logits, const float *softmax, const int32_t *targets, float scale, int64_t N,
+                 int64_t V, int64_t Vp, int64_t first_token, tri_dtype dtype),
+      logits, softmax, targets, scale, N, V, Vp, first_token, dtype)
 ENTRY(adamw,
       PARAMETERS(float *p, tri_bf16 *p_bf16, float *m, float *v, const float *g, int64_t n,
                  float lr, float beta1, float beta2, float eps, float weight_decay,
@@ -175,6 +187,9 @@ static const tri_kernels EMULATED = {
     .attention_decode = attention_decode,
     .cross_entropy_forward = cross_entropy_forward,
     .cross_entropy_backward = cross_entropy_backward,
+    .cross_entropy_statistics = cross_entropy_statistics,
+    .cross_entropy_combine = cross_entropy_combine,
+    .cross_entropy_gradient = cross_entropy_gradient,
     .adamw = adamw,
 };
 

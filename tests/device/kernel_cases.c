@@ -100,63 +100,6 @@ tri_status kernel_cases_elementwise(const kernel_comparison *comparison)
   return TRI_OK;
 }
 
-// --- classifier
-
-// Logits of at most 4. The log of a sum of V exponentials has its relative error; a difference of
-// two numbers of size log(V) + 4 and 4 has two roundings more.
-static tri_status case_cross_entropy(const kernel_comparison *comparison, int64_t N, int64_t V,
-                                     int64_t Vp, tri_dtype dtype, bool backward)
-{
-  const float scale = 0.125f;
-  const double error = kernel_positive_sum_error(V) + 4 * 0x1p-24 * (8.0 + log((double)V + 1.0));
-  kernel_run run;
-  kernel_run_begin(&run, comparison, "cross_entropy_%s N=%lld V=%lld Vp=%lld %s",
-                   backward ? "backward" : "forward", (long long)N, (long long)V, (long long)Vp,
-                   tri_dtype_name(dtype));
-  kernel_array *logits = kernel_run_add(&run, "logits", backward ? KERNEL_IN_OUT : KERNEL_INPUT,
-                                        dtype, N * Vp, 4.0, 0.0);
-  kernel_array *targets =
-      kernel_run_add(&run, "targets", KERNEL_INPUT, TRI_DTYPE_I32, N, (double)V, 0.0);
-  kernel_array *losses = kernel_run_output(&run, "losses", TRI_DTYPE_F32, V == 0 ? 0 : N, error);
-  if (losses != NULL) {
-    logits->absolute = (double)scale * error;
-    logits->relative = kernel_ulp(dtype);
-    for (int64_t n = 2; n < N; n += 3)
-      kernel_array_set(targets, n, -1.0);
-    // Padding takes no part, whatever is in it: its first column would be seen.
-    for (int64_t n = 0; n < N; n++)
-      for (int64_t v = V; v < Vp; v++)
-        kernel_array_set(logits, n * Vp + v, (v - V) % 2 == 0 ? 1e30 : -1e30);
-  }
-  for (int side = 0; side < 2; side++) {
-    if (!kernel_run_start(&run, side)) break;
-    const tri_kernels *table = kernel_table(&run, side);
-    tri_stream *stream = kernel_stream(&run, side);
-    float *losses_at = kernel_at(losses, side);
-    void *logits_at = kernel_at(logits, side);
-    const int32_t *targets_at = kernel_at(targets, side);
-    kernel_run_finish(&run, side,
-                      backward ? table->cross_entropy_backward(stream, losses_at, logits_at,
-                                                               targets_at, scale, N, V, Vp, dtype)
-                               : table->cross_entropy_forward(stream, losses_at, logits_at,
-                                                              targets_at, N, V, Vp, dtype));
-  }
-  return kernel_run_end(&run);
-}
-
-tri_status kernel_cases_cross_entropy(const kernel_comparison *comparison)
-{
-  static const int64_t shapes[][3] = {
-      {0, 31, 32},  {3, 0, 0},     {1, 1, 1},      {5, 31, 32},     {9, 32, 32},
-      {33, 33, 33}, {4, 257, 264}, {66, 256, 256}, {7, 1000, 1024}, {2, 50257, 50304}};
-  for (size_t s = 0; s < COUNT(shapes); s++)
-    for (size_t t = 0; t < COUNT(KERNEL_DTYPES); t++)
-      for (int backward = 0; backward < 2; backward++)
-        TRI_CALL(case_cross_entropy(comparison, shapes[s][0], shapes[s][1], shapes[s][2],
-                                    KERNEL_DTYPES[t], backward == 1));
-  return TRI_OK;
-}
-
 // --- optimizer
 
 // Third step of beta 0.9 and 0.95 at rate 0.1. With |m|, |g'| <= 1 and v >= 0.01 the update is at

@@ -250,9 +250,10 @@ static tri_status case_residual_layernorm(const kernel_comparison *comparison, r
 tri_status kernel_cases_residual(const kernel_comparison *comparison)
 {
   static const residual_shape shapes[] = {
-      {0, 3, 8},    {0, 0, 8},  {6, 3, 0},    {1, 1, 1},   {2, 2, 31},   {10, 5, 33}, {9, 4, 12},
-      {64, 32, 32}, {8, 2, 12}, {66, 33, 48}, {3, 3, 257}, {2, 1, 1000}, {6, 3, 768}, {3, 40, 48}};
-  // Parts that begin inside a sample, and (rows of 12) where bf16 runs fit and where they do not.
+      {0, 3, 8},    {0, 0, 8}, {6, 3, 0},    {1, 1, 1},   {2, 2, 31},   {10, 5, 33}, {9, 4, 12},
+      {64, 32, 32}, {9, 4, 6}, {66, 33, 48}, {3, 3, 257}, {2, 1, 1000}, {6, 3, 768}, {3, 40, 48}};
+  // Parts that begin inside a sample; of rows of 12 where runs fit and where they do not, of rows
+  // of 6 inside a block of four numbers.
   const tri_dropout half = {.p = 0.5f, .key = 77, .first_sample = 0xffffffffull};
   const tri_dropout half_part = {.p = 0.5f, .key = 77, .first_sample = 0xfffffffeull, .first = 5};
   const tri_dropout parts[] = {{.p = 0.2f, .key = 99, .first_sample = 0xffffffffull, .first = 6},

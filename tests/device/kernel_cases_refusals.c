@@ -30,6 +30,14 @@ static tri_status refuse_elementwise(const kernel_side *side)
   REFUSED(k->cross_entropy_forward(s, NULL, NULL, NULL, 1, 1, 1, BAD));
   REFUSED(k->cross_entropy_backward(s, NULL, NULL, NULL, 1.0f, 1, 2, 1, F32));
   REFUSED(k->cross_entropy_backward(s, NULL, NULL, NULL, 1.0f, 1, 1, 1, BAD));
+  REFUSED(k->cross_entropy_statistics(s, NULL, NULL, NULL, 1, 2, 1, 0, F32));
+  REFUSED(k->cross_entropy_statistics(s, NULL, NULL, NULL, 1, 1, 1, -1, F32));
+  REFUSED(k->cross_entropy_statistics(s, NULL, NULL, NULL, 1, 1, 1, 0, BAD));
+  REFUSED(k->cross_entropy_combine(s, NULL, NULL, NULL, NULL, -1, 1));
+  REFUSED(k->cross_entropy_combine(s, NULL, NULL, NULL, NULL, 1, -1));
+  REFUSED(k->cross_entropy_gradient(s, NULL, NULL, NULL, 1.0f, 1, 2, 1, 0, F32));
+  REFUSED(k->cross_entropy_gradient(s, NULL, NULL, NULL, 1.0f, 1, 1, 1, -1, F32));
+  REFUSED(k->cross_entropy_gradient(s, NULL, NULL, NULL, 1.0f, 1, 1, 1, 0, BAD));
   return TRI_OK;
 }
 

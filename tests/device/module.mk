@@ -2,6 +2,7 @@
 KERNEL_CASES = \
   tests/device/kernel_arrays.c \
   tests/device/kernel_cases.c \
+  tests/device/kernel_cases_classifier.c \
   tests/device/kernel_cases_embedding.c \
   tests/device/kernel_cases_matrix.c \
   tests/device/kernel_cases_norm.c \

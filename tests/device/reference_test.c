@@ -163,6 +163,60 @@ TEST(large_logits_do_not_overflow)
   EXPECT(loss == 2e4f);
 }
 
+// Columns cut[k] … cut[k + 1] - 1 of logits, with `padding` columns of 1e30 behind them.
+enum { SPLIT_N = 5, SPLIT_V = 29, SPLIT_PADDING = 3, SPLIT_VP = SPLIT_V + SPLIT_PADDING };
+
+static int copy_part(float *part, const float *logits, int from, int to)
+{
+  const int Vp = to - from + SPLIT_PADDING;
+  for (int i = 0; i < SPLIT_N * Vp; i++)
+    part[i] = i % Vp < to - from ? logits[i / Vp * SPLIT_VP + from + i % Vp] : 1e30f;
+  return Vp;
+}
+
+// In parts, uneven, empty and padded, what the whole gives: sums in double are rounded to f32 once
+// a part, exp of a largest taken down to the common one is exact to 2^-53, and the inverse sum is
+// rounded; a loss of at most 16 is rounded once more.
+static void check_parts(const int *cuts, int count)
+{
+  enum { N = SPLIT_N, V = SPLIT_V };
+  static const int32_t targets[N] = {0, 28, -1, 11, 12};
+  const float scale = 0.5f;
+  float logits[N * SPLIT_VP], want[N], losses[N], softmax[2 * N], statistics[4 * 3 * N];
+  float parts[4][N * SPLIT_VP];
+  fill(9, logits, N * SPLIT_VP, 8.0f);
+  for (int k = 0; k < count; k++) {
+    const int Vp = copy_part(parts[k], logits, cuts[k], cuts[k + 1]);
+    EXPECT_OK(kernels.cross_entropy_statistics(NULL, statistics + k * 3 * N, parts[k], targets, N,
+                                               cuts[k + 1] - cuts[k], Vp, cuts[k], F32));
+  }
+  EXPECT_OK(kernels.cross_entropy_combine(NULL, losses, softmax, statistics, targets, count, N));
+  EXPECT_OK(
+      kernels.cross_entropy_backward(NULL, want, logits, targets, scale, N, V, SPLIT_VP, F32));
+  for (int n = 0; n < N; n++)
+    EXPECT_NEAR(losses[n], want[n], 16 * 0x1p-24 + 2 * 0x1p-24);
+  EXPECT(losses[2] == 0.0f && softmax[4] == 0.0f && softmax[5] == 0.0f); // ignored
+  for (int k = 0; k < count; k++) {
+    const int n_columns = cuts[k + 1] - cuts[k], Vp = n_columns + SPLIT_PADDING;
+    EXPECT_OK(kernels.cross_entropy_gradient(NULL, parts[k], softmax, targets, scale, N, n_columns,
+                                             Vp, cuts[k], F32));
+    for (int i = 0; i < N * Vp; i++) {
+      const bool padding = i % Vp >= n_columns;
+      const float slope = padding ? 0.0f : logits[i / Vp * SPLIT_VP + cuts[k] + i % Vp];
+      EXPECT_NEAR(parts[k][i], slope, padding ? 0.0 : (double)scale * 4 * 0x1p-24);
+    }
+  }
+}
+
+TEST(cross_entropy_in_parts_is_that_of_the_whole)
+{
+  check_parts((const int[]){0, SPLIT_V}, 1);
+  check_parts((const int[]){0, 12, SPLIT_V}, 2);
+  check_parts((const int[]){0, 12, 12, SPLIT_V}, 3);
+  check_parts((const int[]){0, 0, 1, 20, SPLIT_V}, 4);
+  check_parts((const int[]){0, 11, 12, SPLIT_V, SPLIT_V}, 4);
+}
+
 // --- optimizer
 
 // Three steps of algorithm 2 of Loshchilov and Hutter, restated for one number in double.
@@ -417,6 +471,7 @@ int main(void)
   TEST_RUN(decode_is_the_last_row_of_attention);
   TEST_RUN(padding_takes_no_part_in_the_loss);
   TEST_RUN(large_logits_do_not_overflow);
+  TEST_RUN(cross_entropy_in_parts_is_that_of_the_whole);
   TEST_RUN(adamw_is_the_published_rule);
   TEST_RUN(dropout_drops_its_share);
   TEST_RUN(dropout_does_not_depend_on_the_cut);

@@ -147,6 +147,8 @@ typedef struct outputs {
   float dwte[VOCABULARY * C], dwpe[T * C], dw[C], db[C];
   float attended[N * C], lse[B * H * T], delta[B * H * T], dqkv[3 * N * C];
   float losses[N], logits[N * C];
+  float positioned[N * C], dx[N * C], dpositions[T * C];
+  float statistics[3 * N], softmax[2 * N], part_losses[N], part_logits[N * C];
   float p[N * C], m[N * C], v[N * C];
   tri_bf16 p_bf16[N * C];
   double squares[(N * C + TRI_NORM_CHUNK - 1) / TRI_NORM_CHUNK], total;
@@ -177,6 +179,15 @@ static void run_all(const opened *it, outputs *out, const float *x, const float 
   EXPECT_OK(k->convert(s, out->logits, f32, out->p_bf16, TRI_DTYPE_BF16, N * C));
   EXPECT_OK(
       k->cross_entropy_backward(s, out->losses, out->logits, tokens, 0.5f, N, VOCABULARY, C, f32));
+  EXPECT_OK(k->positions_forward(s, out->positioned, x, y, N, T, C, 3, f32, &drop));
+  EXPECT_OK(k->positions_backward(s, out->dx, out->dpositions, x, N, T, C, f32, &drop));
+  EXPECT_OK(k->convert(s, out->part_logits, f32, out->p_bf16, TRI_DTYPE_BF16, N * C));
+  EXPECT_OK(k->cross_entropy_statistics(s, out->statistics, out->part_logits, tokens, N, VOCABULARY,
+                                        C, 0, f32));
+  EXPECT_OK(
+      k->cross_entropy_combine(s, out->part_losses, out->softmax, out->statistics, tokens, 1, N));
+  EXPECT_OK(k->cross_entropy_gradient(s, out->part_logits, out->softmax, tokens, 0.5f, N,
+                                      VOCABULARY, C, 0, f32));
   EXPECT_OK(k->add(s, out->p, x, y, N * C));
   EXPECT_OK(k->adamw(s, out->p, out->p_bf16, out->m, out->v, x, N * C, 1e-3f, 0.9f, 0.95f, 1e-8f,
                      0.1f, 0.5f, 0.1f, 0.05f));

@@ -209,6 +209,34 @@ typedef struct tri_kernels {
                                        const int32_t *targets, float scale, int64_t N, int64_t V,
                                        int64_t Vp, tri_dtype dtype);
 
+  // The same over a vocabulary in parts, so that nobody holds all logits of a row. A part's logits
+  // (N, Vp) are those of the vocabulary's numbers first_token … first_token + V - 1; columns V …
+  // Vp - 1 are padding; targets (N) are numbers of the whole vocabulary, or -1. V may be 0. Each
+  // part calls cross_entropy_statistics, all of them are stacked in the order of the parts, and
+  // everyone calls cross_entropy_combine on the stack, then cross_entropy_gradient on its part.
+
+  // statistics (N, 3) f32: the largest logit m of the part, its sum of exp(logit - m), and the
+  // target's logit, 0 where the target is another part's. -inf, 0, 0 where V == 0 and in ignored
+  // rows.
+  tri_status (*cross_entropy_statistics)(struct tri_stream *stream, float *statistics,
+                                         const void *logits, const int32_t *targets, int64_t N,
+                                         int64_t V, int64_t Vp, int64_t first_token,
+                                         tri_dtype dtype);
+
+  // From statistics (count, N, 3): losses (N) as above, and softmax (N, 2) f32: the largest logit M
+  // of the row, and 1 / sum of exp(logit - M). Part by part, in order. 0 and 0, 0 in ignored rows;
+  // in the others a part must hold the target.
+  tri_status (*cross_entropy_combine)(struct tri_stream *stream, float *losses, float *softmax,
+                                      const float *statistics, const int32_t *targets,
+                                      int64_t count, int64_t N);
+
+  // logits of the part are replaced by scale * d loss / d logits (0 in padding and in ignored
+  // rows), with softmax (N, 2) from cross_entropy_combine.
+  tri_status (*cross_entropy_gradient)(struct tri_stream *stream, void *logits,
+                                       const float *softmax, const int32_t *targets, float scale,
+                                       int64_t N, int64_t V, int64_t Vp, int64_t first_token,
+                                       tri_dtype dtype);
+
   // --- optimizer
   // ------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ void tri_cpu_reference_kernels(tri_kernels *table)
       .attention_decode = tri_cpu_attention_decode,
       .cross_entropy_forward = tri_cpu_cross_entropy_forward,
       .cross_entropy_backward = tri_cpu_cross_entropy_backward,
+      .cross_entropy_statistics = tri_cpu_cross_entropy_statistics,
+      .cross_entropy_combine = tri_cpu_cross_entropy_combine,
+      .cross_entropy_gradient = tri_cpu_cross_entropy_gradient,
       .adamw = tri_cpu_adamw,
   };
 }

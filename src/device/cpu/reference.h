@@ -82,6 +82,18 @@ tri_status tri_cpu_cross_entropy_backward(struct tri_stream *stream, float *loss
                                           const int32_t *targets, float scale, int64_t N, int64_t V,
                                           int64_t Vp, tri_dtype dtype);
 
+tri_status tri_cpu_cross_entropy_statistics(struct tri_stream *stream, float *statistics,
+                                            const void *logits, const int32_t *targets, int64_t N,
+                                            int64_t V, int64_t Vp, int64_t first_token,
+                                            tri_dtype dtype);
+tri_status tri_cpu_cross_entropy_combine(struct tri_stream *stream, float *losses, float *softmax,
+                                         const float *statistics, const int32_t *targets,
+                                         int64_t count, int64_t N);
+tri_status tri_cpu_cross_entropy_gradient(struct tri_stream *stream, void *logits,
+                                          const float *softmax, const int32_t *targets, float scale,
+                                          int64_t N, int64_t V, int64_t Vp, int64_t first_token,
+                                          tri_dtype dtype);
+
 tri_status tri_cpu_adamw(struct tri_stream *stream, float *p, tri_bf16 *p_bf16, float *m, float *v,
                          const float *g, int64_t n, float lr, float beta1, float beta2, float eps,
                          float weight_decay, float grad_scale, float correction1,

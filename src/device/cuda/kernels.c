@@ -212,6 +212,33 @@ static tri_status cross_entropy_backward(tri_stream *stream, float *losses, void
   LAUNCH(cross_entropy_backward, losses, logits, targets, scale, N, V, Vp, dtype);
 }
 
+static tri_status cross_entropy_statistics(tri_stream *stream, float *statistics,
+                                           const void *logits, const int32_t *targets, int64_t N,
+                                           int64_t V, int64_t Vp, int64_t first_token,
+                                           tri_dtype dtype)
+{
+  TRI_CALL(
+      tri_kernel_check_classifier_part("cross_entropy_statistics", N, V, Vp, first_token, dtype));
+  LAUNCH(cross_entropy_statistics, statistics, logits, targets, N, V, Vp, first_token, dtype);
+}
+
+static tri_status cross_entropy_combine(tri_stream *stream, float *losses, float *softmax,
+                                        const float *statistics, const int32_t *targets,
+                                        int64_t count, int64_t N)
+{
+  TRI_CALL(tri_kernel_check_sizes("cross_entropy_combine", SIZES(count, N)));
+  LAUNCH(cross_entropy_combine, losses, softmax, statistics, targets, count, N);
+}
+
+static tri_status cross_entropy_gradient(tri_stream *stream, void *logits, const float *softmax,
+                                         const int32_t *targets, float scale, int64_t N, int64_t V,
+                                         int64_t Vp, int64_t first_token, tri_dtype dtype)
+{
+  TRI_CALL(
+      tri_kernel_check_classifier_part("cross_entropy_gradient", N, V, Vp, first_token, dtype));
+  LAUNCH(cross_entropy_gradient, logits, softmax, targets, scale, N, V, Vp, first_token, dtype);
+}
+
 static tri_status adamw(tri_stream *stream, float *p, tri_bf16 *p_bf16, float *m, float *v,
                         const float *g, int64_t n, float lr, float beta1, float beta2, float eps,
                         float weight_decay, float grad_scale, float correction1, float correction2)
@@ -242,5 +269,8 @@ void tri_cuda_fill_kernels(tri_kernels *table)
                          .attention_decode = attention_decode,
                          .cross_entropy_forward = cross_entropy_forward,
                          .cross_entropy_backward = cross_entropy_backward,
+                         .cross_entropy_statistics = cross_entropy_statistics,
+                         .cross_entropy_combine = cross_entropy_combine,
+                         .cross_entropy_gradient = cross_entropy_gradient,
                          .adamw = adamw};
 }
