@@ -135,10 +135,14 @@ const job_key tri_job_table[JOB_N_KEYS] = {
     KEY("parallel.data", JOB_AUTO_OR_INTEGER, "auto | integer", "auto", "[0, 1048576]",
         parallel.data,
         "data-parallel ranks, at most the micro-batches of a step; auto: the ranks started / "
-        "parallel.pipeline; never changes a bit"),
+        "(tensor x pipeline); never changes a bit"),
+    KEY("parallel.tensor", JOB_INTEGER, "integer", "1", "[1, 4096]", parallel.tensor,
+        "ranks that share each block of the model, heads and columns and vocabulary, with the "
+        "tokens split in between; neighbours, best inside a node; sums of another order than with "
+        "1 (docs/reproducibility.md)"),
     KEY("parallel.pipeline", JOB_INTEGER, "integer", "1", "[1, 1048576]", parallel.pipeline,
         "stages into which the blocks of the model are cut, each on ranks of its own; the ranks "
-        "started are data x pipeline; never changes a bit"),
+        "started are tensor x data x pipeline; never changes a bit"),
     KEY("parallel.schedule", JOB_CHOICE, "gpipe | 1f1b | interleaved | zb-h1", "1f1b", "",
         parallel.schedule,
         "order of the forward and backward passes of a pipeline (docs/pipeline.md); never changes "

@@ -173,10 +173,12 @@ static tri_status check_graph(const job_document *document, const tri_job *job)
        "cuda.graph is true, but model.dropout is %g: dropout is another one in each step, and a "
        "graph is the same",
        (double)job->model.dropout);
-  RULE("cuda.graph", job->parallel.pipeline == 1 && job->parallel.virtual_stages == 1,
-       "cuda.graph is true, but the model is cut into stages (parallel.pipeline %d, "
-       "virtual_stages %d): a graph has no messages between stages",
-       job->parallel.pipeline, job->parallel.virtual_stages);
+  const tri_job_parallel *parallel = &job->parallel;
+  RULE("cuda.graph",
+       parallel->pipeline == 1 && parallel->virtual_stages == 1 && parallel->tensor == 1,
+       "cuda.graph is true, but the model is split (parallel.tensor %d, pipeline %d, "
+       "virtual_stages %d): a graph has no messages between ranks",
+       parallel->tensor, parallel->pipeline, parallel->virtual_stages);
   return TRI_OK;
 }
 

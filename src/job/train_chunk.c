@@ -26,7 +26,8 @@ static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int 
                     .part = work->part,
                     .kept = work->part == TRI_BACKWARD_WHOLE ? NULL : kept[i],
                     .scratch = train->scratch,
-                    .losses = train->losses};
+                    .losses = train->losses,
+                    .seams = tri_tensor_seams(train->tensor)};
 }
 
 // Between blocks, what travels meanwhile moves on.

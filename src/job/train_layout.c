@@ -1,4 +1,6 @@
 // What this rank holds of the model and of the data, and what goes between ranks.
+#include <limits.h>
+
 #include "job/train_run.h"
 #include "trireme/base/memory.h"
 #include "trireme/parallel/partition.h"
@@ -13,15 +15,17 @@ static int virtual_stages(const tri_train *train)
 tri_status tri_train_plan_grid(tri_train *train)
 {
   const tri_job *job = train->job;
-  tri_grid wish = {.size = {1, 1, job->parallel.data, job->parallel.pipeline},
-                   .n_virtual = job->parallel.virtual_stages,
-                   .schedule = job->parallel.schedule};
-  // One head and one token: nothing that tensor or context could split, which runs do not do yet.
+  const tri_grid wish = {
+      .size = {job->parallel.tensor, 1, job->parallel.data, job->parallel.pipeline},
+      .n_virtual = job->parallel.virtual_stages,
+      .schedule = job->parallel.schedule,
+      .sequence = true};
   const tri_grid_limits limits = {.n_ranks = train->n_ranks,
                                   .n_blocks = tri_gpt_blocks(job->model.layers),
-                                  .n_heads = 1,
-                                  .vocabulary = 1,
-                                  .T = 1};
+                                  .n_heads = job->model.heads,
+                                  .vocabulary = INT_MAX, // shares of none are right, too
+                                  .T = train->T,
+                                  .no_context = true};
   TRI_CALL(tri_grid_plan(&limits, &wish, &train->grid));
   tri_grid_coordinates(&train->grid, train->rank, train->at);
   const int n_data = train->grid.size[TRI_GRID_DATA];
@@ -111,6 +115,25 @@ static tri_status open_data_parallel(tri_train *train)
   return TRI_OK;
 }
 
+size_t tri_train_hidden_bytes(const tri_train *train)
+{
+  const size_t rows =
+      (size_t)train->B * (size_t)train->T / (size_t)train->grid.size[TRI_GRID_TENSOR];
+  return rows * (size_t)train->model->width * tri_dtype_size(train->model->dtype);
+}
+
+static tri_status open_tensor(tri_train *train)
+{
+  const int64_t rows = (int64_t)train->B * train->T, n_shares = train->grid.size[TRI_GRID_TENSOR];
+  if (n_shares == 1) return TRI_OK;
+  // Hidden states of the rank's rows; and of all rows, the three numbers of the split loss.
+  const int64_t hidden = rows / n_shares * train->model->width;
+  TRI_CALL(tri_transport_create(train->tensor_comm, train->device, train->job->parallel.transport,
+                                NULL, &train->tensor_transport));
+  return tri_tensor_create(train->tensor_transport, train->stream,
+                           hidden > 3 * rows ? hidden : 3 * rows, &train->tensor);
+}
+
 static tri_status open_pipeline(tri_train *train)
 {
   const tri_job *job = train->job;
@@ -141,11 +164,13 @@ static tri_status open_pipeline(tri_train *train)
 tri_status tri_train_open_layout(tri_train *train)
 {
   TRI_CALL(tri_grid_comms_create(train->comm, &train->grid, &train->comms));
+  train->tensor_comm = tri_grid_comms_axis(train->comms, TRI_GRID_TENSOR);
   train->data_comm = tri_grid_comms_axis(train->comms, TRI_GRID_DATA);
   train->pipeline_comm = tri_grid_comms_axis(train->comms, TRI_GRID_PIPELINE);
   TRI_CALL(tri_transport_create(train->data_comm, train->device, train->job->parallel.transport,
                                 NULL, &train->transport));
   TRI_CALL(open_data_parallel(train));
+  TRI_CALL(open_tensor(train));
   return open_pipeline(train);
 }
 
@@ -153,6 +178,7 @@ tri_status tri_train_finish_layout(tri_train *train)
 {
   if (train->pipeline != NULL) TRI_CALL(tri_pipeline_finish(train->pipeline));
   TRI_CALL(tri_tied_finish(train->tied));
+  if (train->tensor_transport != NULL) TRI_CALL(tri_transport_finish(train->tensor_transport));
   return tri_transport_finish(train->transport);
 }
 
@@ -160,6 +186,8 @@ void tri_train_close_transfers(tri_train *train)
 {
   tri_transport_destroy(&train->transport);
   tri_data_parallel_destroy(&train->dp);
+  tri_transport_destroy(&train->tensor_transport);
+  tri_tensor_destroy(&train->tensor);
   tri_tied_destroy(&train->tied);
   tri_pipeline_destroy(&train->pipeline);
 }
@@ -179,11 +207,12 @@ tri_status tri_train_from_last_stage(tri_train *train, const char *what, double 
 
 double tri_train_wait_seconds(const tri_train *train)
 {
+  const tri_comm *const axes[] = {train->tensor_comm, train->data_comm, train->pipeline_comm};
   double seconds = tri_comm_wait_seconds(train->comm) + tri_tied_wait_seconds(train->tied);
-  if (train->data_comm != NULL) seconds += tri_comm_wait_seconds(train->data_comm);
-  // Of several axes with one rank the communicator is the same.
-  if (train->pipeline_comm != NULL && train->pipeline_comm != train->data_comm)
-    seconds += tri_comm_wait_seconds(train->pipeline_comm);
+  for (int a = 0; a < 3; a++) {
+    // Nothing is sent on those of one rank, which may be the same for several axes.
+    if (axes[a] != NULL && tri_comm_size(axes[a]) > 1) seconds += tri_comm_wait_seconds(axes[a]);
+  }
   if (train->pipeline != NULL) seconds += tri_pipeline_wait_seconds(train->pipeline);
   return seconds;
 }

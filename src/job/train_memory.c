@@ -112,7 +112,7 @@ static void plan_activations(tri_train *train, memory_plan *plan)
 {
   const tri_model *model = train->model;
   const size_t BT = (size_t)train->B * (size_t)train->T;
-  const size_t hidden_bytes = BT * (size_t)model->width * tri_dtype_size(model->dtype);
+  const size_t hidden_bytes = tri_train_hidden_bytes(train);
   tri_arena *arena = &train->activation_arena;
   tri_arena_begin(arena, train->device, "activations");
   for (int c = 0; c < train->grid.n_virtual; c++) {
@@ -181,6 +181,7 @@ static tri_status open_host_memory(tri_train *train)
   TRI_CALL(tri_device_alloc_host(train->device, (size_t)largest * sizeof(float),
                                  (void **)&train->staging));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, whole, &train->whole_norm));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->grid.size[TRI_GRID_TENSOR] * whole, &train->share_norms));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n_stages * train->widest_norm, &train->stage_norms));
   TRI_CALL(tri_event_create(train->device, &train->handed_over));
   return tri_train_batch_open(train);
@@ -259,4 +260,5 @@ void tri_train_close_memory(tri_train *train)
   TRI_FREE(&train->slots);
   TRI_FREE(&train->whole_norm);
   TRI_FREE(&train->stage_norms);
+  TRI_FREE(&train->share_norms);
 }

@@ -29,12 +29,13 @@ static double mib(uint64_t bytes)
   return (double)bytes / 1048576.0;
 }
 
-// Hidden states and gradients on their way between stages.
+// Hidden states and gradients on their way between stages and between shares.
 static uint64_t pipeline_bytes(const tri_train *train)
 {
   tri_pipeline_memory memory = {0};
   if (train->pipeline != NULL) tri_pipeline_get_memory(train->pipeline, &memory);
-  return memory.pool_bytes + tri_tied_memory_bytes(train->tied);
+  return memory.pool_bytes + tri_tied_memory_bytes(train->tied) +
+         tri_tensor_memory_bytes(train->tensor);
 }
 
 static uint64_t all_bytes(const rank_facts *f)

@@ -20,6 +20,7 @@
 #include "trireme/parallel/data_parallel.h"
 #include "trireme/parallel/grid_comm.h"
 #include "trireme/parallel/pipeline.h"
+#include "trireme/parallel/tensor.h"
 #include "trireme/parallel/tied.h"
 #include "trireme/runtime/runtime.h"
 #include "trireme/telemetry/metrics.h"
@@ -78,7 +79,7 @@ typedef struct tri_train {
   tri_grid grid;
   int at[TRI_GRID_AXES]; // this rank's place on each axis
   tri_grid_comms *comms;
-  tri_comm *data_comm, *pipeline_comm; // borrowed from comms
+  tri_comm *tensor_comm, *data_comm, *pipeline_comm; // borrowed from comms
   int *first_blocks;       // (virtual stages + 1): where they begin in the chain, and its end
   tri_train_chunk *chunks; // (grid.n_virtual)
   bool is_first, is_last;  // this rank holds the first block, the last block
@@ -97,6 +98,8 @@ typedef struct tri_train {
   tri_data_parallel *dp;
   tri_pipeline *pipeline; // NULL for one virtual stage
   tri_tied *tied;         // NULL but in the first and last of several stages
+  tri_transport *tensor_transport;
+  tri_tensor *tensor; // NULL where blocks are not shared
 
   // Device memory, one arena a kind. Flat arrays have model->parameters.flat_count elements, what
   // passes read tri_parameters_weight_count.
@@ -112,6 +115,7 @@ typedef struct tri_train {
   int64_t n_norm, n_sums;
   double *stage_norms; // host: the chunks of all stages, one after another, padded to the widest
   double *whole_norm;  // host: the chunks of the whole model, in its order
+  double *share_norms; // host: of all shares, one after another
   int64_t widest_norm; // chunks
   tri_batch_slot *slots;
   int n_slots;
@@ -129,7 +133,8 @@ typedef struct tri_train {
   uint64_t samples; // consumed: the whole position in the data
   tri_adamw adamw;
   tri_schedule schedule;
-  tri_ckpt_array *arrays; // logical state, 3 for each parameter
+  tri_ckpt_array *arrays; // logical state: of each parameter it and its moments, by boxes
+  float **array_data;     // (n_arrays), device
   int n_arrays;
 
   char run_dir[TRI_TRAIN_PATH_BYTES];
@@ -201,6 +206,8 @@ TRI_MUST_CHECK tri_status tri_train_fetch_sums(tri_train *train, int64_t first, 
 // A number that the last stage knows, to all stages. Collective.
 TRI_MUST_CHECK tri_status tri_train_from_last_stage(tri_train *train, const char *what,
                                                     double *value);
+// Bytes of hidden states of a micro-batch between two blocks, of this rank's rows.
+size_t tri_train_hidden_bytes(const tri_train *train);
 // Seconds this rank has waited for others so far.
 double tri_train_wait_seconds(const tri_train *train);
 

@@ -133,7 +133,9 @@ static tri_status open_model(tri_train *train)
                            .dtype = job->train.precision};
   bool *blocks = NULL;
   tri_status status = tri_train_plan_chunks(train, &config, &blocks);
-  const tri_model_part part = {.blocks = blocks};
+  const tri_model_part part = {.blocks = blocks,
+                               .share = train->at[TRI_GRID_TENSOR],
+                               .n_shares = train->grid.size[TRI_GRID_TENSOR]};
   config.part = &part;
   if (status == TRI_OK) status = tri_gpt_create(&config, job->model.name, &train->model);
   tri_free(blocks);
@@ -212,6 +214,7 @@ void tri_train_close(tri_train *train)
   }
   tri_train_close_memory(train);
   TRI_FREE(&train->arrays);
+  TRI_FREE(&train->array_data);
   tri_model_destroy(&train->model);
   tri_loader_destroy(&train->loader);
   tri_loader_destroy(&train->validation);

@@ -10,29 +10,39 @@
 enum { ARRAY_KINDS = 3 };
 static const char *const array_kinds[ARRAY_KINDS] = {"parameter", "moment1", "moment2"};
 
+// The k-th box of a parameter in one of its arrays. Ranks of the data axis hold the same, those of
+// the tensor axis what is not split.
+static void list_array(tri_train *train, const tri_parameter *parameter, int kind, int k)
+{
+  float *const kinds[ARRAY_KINDS] = {train->parameters, train->moment1, train->moment2};
+  const int data_rank = train->at[TRI_GRID_DATA], n_data = train->grid.size[TRI_GRID_DATA];
+  const int n_shares = parameter->split ? 1 : train->grid.size[TRI_GRID_TENSOR];
+  tri_ckpt_array *array = &train->arrays[train->n_arrays];
+  snprintf(array->name, sizeof array->name, "%s/%s", array_kinds[kind], parameter->name);
+  array->dtype = TRI_DTYPE_F32;
+  array->shape = parameter->shape;
+  array->box = tri_parameter_box(parameter, k);
+  array->replica = n_shares == 1 ? data_rank : data_rank * n_shares + train->at[TRI_GRID_TENSOR];
+  array->n_replicas = n_data * n_shares;
+  train->array_data[train->n_arrays++] =
+      kinds[kind] + parameter->offset + k * tri_box_elements(&parameter->box);
+}
+
 tri_status tri_train_list_arrays(tri_train *train)
 {
   const tri_parameters *parameters = &train->model->parameters;
-  train->n_arrays = parameters->n * ARRAY_KINDS;
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->n_arrays, &train->arrays));
-  for (int i = 0; i < train->n_arrays; i++) {
-    const tri_parameter *parameter = &parameters->list[i / ARRAY_KINDS];
-    tri_ckpt_array *array = &train->arrays[i];
-    snprintf(array->name, sizeof array->name, "%s/%s", array_kinds[i % ARRAY_KINDS],
-             parameter->name);
-    array->dtype = TRI_DTYPE_F32;
-    array->shape = parameter->shape;
-    array->box = parameter->box;
-    array->replica = train->at[TRI_GRID_DATA];
-    array->n_replicas = train->grid.size[TRI_GRID_DATA];
+  int n = 0;
+  for (int i = 0; i < parameters->n; i++)
+    n += ARRAY_KINDS * parameters->list[i].n_boxes;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &train->arrays));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &train->array_data));
+  for (int i = 0; i < parameters->n; i++) {
+    for (int kind = 0; kind < ARRAY_KINDS; kind++) {
+      for (int k = 0; k < parameters->list[i].n_boxes; k++)
+        list_array(train, &parameters->list[i], kind, k);
+    }
   }
   return TRI_OK;
-}
-
-static float *array_data(const tri_train *train, int index)
-{
-  float *const kinds[ARRAY_KINDS] = {train->parameters, train->moment1, train->moment2};
-  return kinds[index % ARRAY_KINDS] + train->model->parameters.list[index / ARRAY_KINDS].offset;
 }
 
 // Walks the contiguous runs of `part` inside the array's box: device offset, host offset and length
@@ -85,7 +95,7 @@ static tri_status fetch_part(void *user, int index, const tri_box *part, void *h
   const tri_train *train = user;
   tri_box box;
   const tri_box rows = joined(&train->arrays[index].box, part, &box);
-  const float *data = array_data(train, index);
+  const float *data = train->array_data[index];
   run_walk run;
   TRI_CALL(tri_event_record(train->handed_over, train->stream));
   TRI_CALL(tri_event_wait(train->handed_over, train->copies));
@@ -103,7 +113,7 @@ static tri_status store_part(void *user, int index, const tri_box *part, const v
   const tri_train *train = user;
   tri_box box;
   const tri_box rows = joined(&train->arrays[index].box, part, &box);
-  float *data = array_data(train, index);
+  float *data = train->array_data[index];
   run_walk run;
   memcpy(train->staging, host_in, (size_t)tri_box_elements(part) * sizeof(float));
   for (int64_t i = 0; next_run(&box, &rows, i, &run); i++) {

@@ -189,6 +189,43 @@ static void order_norm(tri_train *train)
   }
 }
 
+// Of a share but the first, what all shares hold is left out.
+static tri_status sum_squares(tri_train *train, const float *gradient)
+{
+  const tri_kernels *k = train->kernels;
+  const tri_parameters *parameters = &train->model->parameters;
+  if (train->at[TRI_GRID_TENSOR] == 0)
+    return k->sum_squares(train->stream, train->sums, gradient, parameters->flat_count);
+  TRI_CALL(
+      k->fill(train->stream, (float *)train->sums, 0.0f, 2 * train->n_norm)); // 0.0 is zero bits
+  for (int i = 0; i < parameters->n; i++) {
+    const tri_parameter *p = &parameters->list[i];
+    if (!p->split) continue;
+    TRI_CALL(k->sum_squares(train->stream, train->sums + p->offset / TRI_NORM_CHUNK,
+                            gradient + p->offset, p->count));
+  }
+  return TRI_OK;
+}
+
+// The chunks of the whole model from those of this rank, in host_sums: of all stages, then of all
+// shares, one after another.
+static tri_status gather_norm(tri_train *train, int64_t whole)
+{
+  const double *own = train->host_sums;
+  if (train->grid.size[TRI_GRID_PIPELINE] > 1) {
+    TRI_CALL(tri_comm_all_gather(train->pipeline_comm, "gradient norm", own,
+                                 (size_t)train->widest_norm * sizeof(double), train->stage_norms));
+    order_norm(train);
+    own = train->whole_norm;
+  }
+  if (train->grid.size[TRI_GRID_TENSOR] == 1) {
+    if (own != train->whole_norm) memcpy(train->whole_norm, own, (size_t)whole * sizeof(double));
+    return TRI_OK;
+  }
+  return tri_comm_all_gather(train->tensor_comm, "gradient norm", own,
+                             (size_t)whole * sizeof(double), train->share_norms);
+}
+
 // The one place in a step where the host waits for the device: it needs the norm for the update,
 // and the losses of the micro-batches come along.
 static tri_status fetch_norm(tri_train *train, const float *gradient, double *norm)
@@ -196,18 +233,12 @@ static tri_status fetch_norm(tri_train *train, const float *gradient, double *no
   const tri_parameters *parameters = &train->model->parameters;
   const int64_t whole = parameters->whole_offsets[parameters->n_blocks] / TRI_NORM_CHUNK;
   const int n_own = train->is_last ? train->end_microbatch - train->first_microbatch : 0;
-  const size_t gathered_bytes = (size_t)train->widest_norm * sizeof(double);
-  TRI_CALL(
-      train->kernels->sum_squares(train->stream, train->sums, gradient, parameters->flat_count));
+  const int n_shares = train->grid.size[TRI_GRID_TENSOR];
+  TRI_CALL(sum_squares(train, gradient));
   TRI_CALL(tri_train_fetch_sums(train, 0, train->n_norm + n_own));
-  if (train->grid.size[TRI_GRID_PIPELINE] == 1) {
-    *norm = tri_norm_of_chunks(train->host_sums, whole);
-    return TRI_OK;
-  }
-  TRI_CALL(tri_comm_all_gather(train->pipeline_comm, "gradient norm", train->host_sums,
-                               gathered_bytes, train->stage_norms));
-  order_norm(train);
-  *norm = tri_norm_of_chunks(train->whole_norm, whole);
+  TRI_CALL(gather_norm(train, whole));
+  *norm = n_shares == 1 ? tri_norm_of_chunks(train->whole_norm, whole)
+                        : tri_norm_of_chunks(train->share_norms, n_shares * whole);
   return TRI_OK;
 }
 
@@ -260,6 +291,7 @@ tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_
   TRI_CALL(compute_share(train, times));
   TRI_CALL(tri_data_parallel_wait(train->dp, &gradient));
   TRI_CALL(tri_tied_sum_gradient(train->tied, gradient));
+  TRI_CALL(tri_tensor_sum_gradients(train->tensor, &train->model->parameters, gradient));
   TRI_CALL(fetch_norm(train, gradient, &norm));
   TRI_CALL(mean_loss(train, &loss));
   TRI_CHECK(isfinite(loss) && isfinite(norm), TRI_ERR_NUMERIC,

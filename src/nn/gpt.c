@@ -105,57 +105,123 @@ static void begin_block(flat_layout *layout, int block)
   parameters->whole_offsets[block] = layout->whole_end;
   layout->block = block;
   if (block == layout->gpt->model.n_blocks) return;
-  layout->held = layout->part == NULL || layout->part->blocks[block];
+  const bool *blocks = layout->part == NULL ? NULL : layout->part->blocks;
+  layout->held = blocks == NULL || blocks[block];
   layout->gpt->first_parameter[block] = layout->held ? parameters->n : -1;
 }
 
-// Appends a parameter to the block; `rows` >= shape.extent[0] counts padding rows.
-static void append(flat_layout *layout, tri_parameter p, int64_t rows)
+// What of an array a share holds.
+typedef enum array_split {
+  SPLIT_NONE,
+  SPLIT_ROWS,        // an equal share of the first axis
+  SPLIT_THIRDS_ROWS, // of each third of it: queries, keys, values
+  SPLIT_COLUMNS,     // of the second axis
+  SPLIT_VOCABULARY   // rows of tokens
+} array_split;
+
+static void take_share(tri_box *box, int axis, int64_t extent, const tri_gpt *gpt)
 {
-  tri_parameters *parameters = &layout->gpt->model.parameters;
-  const int64_t logical = tri_shape_elements(&p.shape);
-  p.box = tri_box_all(&p.shape);
-  p.count = logical / p.shape.extent[0] * rows;
-  p.block = layout->block;
-  p.offset = parameters->flat_count;
-  parameters->logical_count += logical;
-  layout->gpt->padded_count += p.count;
-  layout->whole_end += round_up(p.count, TRI_PARAMETER_ALIGN);
-  if (!layout->held) return;
-  parameters->list[parameters->n++] = p;
-  parameters->flat_count += round_up(p.count, TRI_PARAMETER_ALIGN);
+  box->count[axis] = extent / gpt->n_shares;
+  box->start[axis] = gpt->share * box->count[axis];
 }
 
-static void append_matrix(flat_layout *layout, const char *prefix, const char *name, int64_t rows,
-                          int64_t columns, int64_t padded_rows, float std)
+// Sets the boxes of a parameter whose shape is set.
+static void split_array(const tri_gpt *gpt, array_split split, tri_parameter *p)
+{
+  p->box = tri_box_all(&p->shape);
+  p->n_boxes = 1;
+  p->split = split != SPLIT_NONE && gpt->n_shares > 1;
+  switch (split) {
+  case SPLIT_NONE: return;
+  case SPLIT_ROWS: take_share(&p->box, 0, p->shape.extent[0], gpt); return;
+  case SPLIT_COLUMNS: take_share(&p->box, 1, p->shape.extent[1], gpt); return;
+  case SPLIT_THIRDS_ROWS:
+    if (gpt->n_shares == 1) return;
+    p->n_boxes = 3;
+    p->box_stride = p->shape.extent[0] / 3;
+    take_share(&p->box, 0, p->box_stride, gpt);
+    return;
+  case SPLIT_VOCABULARY:
+    p->box.start[0] = gpt->first_token;
+    p->box.count[0] = gpt->held_vocab;
+    return;
+  }
+}
+
+// Arrays of a share begin at whole chunks of the norm, so that a chunk is of one array, and those
+// that all shares hold can be counted once.
+static int64_t room_of(const tri_gpt *gpt, int64_t count)
+{
+  return round_up(count, gpt->n_shares == 1 ? TRI_PARAMETER_ALIGN : TRI_NORM_CHUNK);
+}
+
+// Appends a parameter, whose boxes are set, to the block; it takes `count` elements.
+static void append(flat_layout *layout, tri_parameter p, int64_t count)
+{
+  tri_parameters *parameters = &layout->gpt->model.parameters;
+  p.count = count;
+  p.block = layout->block;
+  p.offset = parameters->flat_count;
+  parameters->logical_count += tri_shape_elements(&p.shape);
+  layout->whole_end += room_of(layout->gpt, count);
+  if (!layout->held) return;
+  parameters->list[parameters->n++] = p;
+  parameters->flat_count += room_of(layout->gpt, count);
+}
+
+static tri_parameter matrix(const char *prefix, const char *name, int64_t rows, int64_t columns,
+                            float std)
 {
   tri_parameter p = {.shape = tri_shape_2d(rows, columns),
                      .init = TRI_INIT_NORMAL,
                      .init_std = std,
                      .decay = true};
   snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
-  append(layout, p, padded_rows);
+  return p;
+}
+
+static void append_array(flat_layout *layout, tri_parameter p, array_split split)
+{
+  split_array(layout->gpt, split, &p);
+  layout->gpt->padded_count += tri_shape_elements(&p.shape);
+  append(layout, p, p.n_boxes * tri_box_elements(&p.box));
 }
 
 static void append_vector(flat_layout *layout, const char *prefix, const char *name, int64_t n,
-                          tri_init_kind init)
+                          tri_init_kind init, array_split split, bool partial_gradient)
 {
   tri_parameter p = {.shape = tri_shape_1d(n), .init = init};
   snprintf(p.name, sizeof p.name, "%s%s", prefix, name);
-  append(layout, p, n);
+  p.partial_gradient = partial_gradient && layout->gpt->n_shares > 1;
+  append_array(layout, p, split);
 }
 
+// Each share has the gradient of its rows of hidden states.
 static void append_norm(flat_layout *layout, const char *prefix, int64_t C)
 {
-  append_vector(layout, prefix, ".weight", C, TRI_INIT_ONE);
-  append_vector(layout, prefix, ".bias", C, TRI_INIT_ZERO);
+  append_vector(layout, prefix, ".weight", C, TRI_INIT_ONE, SPLIT_NONE, true);
+  append_vector(layout, prefix, ".bias", C, TRI_INIT_ZERO, SPLIT_NONE, true);
 }
 
 static void append_linear(flat_layout *layout, const char *prefix, int64_t OC, int64_t IC,
-                          float std)
+                          float std, array_split split)
 {
-  append_matrix(layout, prefix, ".weight", OC, IC, OC, std);
-  append_vector(layout, prefix, ".bias", OC, TRI_INIT_ZERO);
+  const array_split of_bias = split == SPLIT_COLUMNS ? SPLIT_NONE : split;
+  append_array(layout, matrix(prefix, ".weight", OC, IC, std), split);
+  append_vector(layout, prefix, ".bias", OC, TRI_INIT_ZERO, of_bias, false);
+}
+
+static void append_embedding(flat_layout *layout)
+{
+  tri_gpt *gpt = layout->gpt;
+  const tri_gpt_config *config = &gpt->config;
+  tri_parameter wte = matrix("", "wte.weight", config->vocab_size, config->width, 0.02f);
+  tri_parameter wpe = matrix("", "wpe.weight", config->context, config->width, 0.02f);
+  split_array(gpt, SPLIT_VOCABULARY, &wte);
+  gpt->padded_count += gpt->n_shares * gpt->padded_vocab * config->width;
+  append(layout, wte, gpt->padded_vocab * config->width);
+  wpe.partial_gradient = gpt->n_shares > 1;
+  append_array(layout, wpe, SPLIT_NONE);
 }
 
 // In the order of gpt_layer_parameter.
@@ -165,9 +231,11 @@ static void append_layer(flat_layout *layout, int layer, int64_t C, float residu
     const char *name;
     int out, in; // in multiples of C; 0: a norm
     bool residual;
+    array_split split;
   } parts[] = {
-      {"ln_1", 0, 0, false}, {"attn.c_attn", 3, 1, false}, {"attn.c_proj", 1, 1, true},
-      {"ln_2", 0, 0, false}, {"mlp.c_fc", 4, 1, false},    {"mlp.c_proj", 1, 4, true},
+      {"ln_1", 0, 0, false, SPLIT_NONE},          {"attn.c_attn", 3, 1, false, SPLIT_THIRDS_ROWS},
+      {"attn.c_proj", 1, 1, true, SPLIT_COLUMNS}, {"ln_2", 0, 0, false, SPLIT_NONE},
+      {"mlp.c_fc", 4, 1, false, SPLIT_ROWS},      {"mlp.c_proj", 1, 4, true, SPLIT_COLUMNS},
   };
   begin_block(layout, layer + 1);
   for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -177,7 +245,7 @@ static void append_layer(flat_layout *layout, int layer, int64_t C, float residu
       append_norm(layout, prefix, C);
     else
       append_linear(layout, prefix, parts[i].out * C, parts[i].in * C,
-                    parts[i].residual ? residual_std : 0.02f);
+                    parts[i].residual ? residual_std : 0.02f, parts[i].split);
   }
 }
 
@@ -205,9 +273,7 @@ static tri_status lay_out_parameters(tri_gpt *gpt, const tri_model_part *part)
   TRI_CALL(TRI_NEW(TRI_MODULE_NN, n_blocks + 1, &parameters->whole_offsets));
   TRI_CALL(TRI_NEW(TRI_MODULE_NN, n_blocks, &gpt->first_parameter));
   begin_block(&layout, 0);
-  append_matrix(&layout, "", "wte.weight", config->vocab_size, config->width, gpt->padded_vocab,
-                0.02f);
-  append_matrix(&layout, "", "wpe.weight", config->context, config->width, config->context, 0.02f);
+  append_embedding(&layout);
   const float residual_std = (float)(0.02 / sqrt(2.0 * config->n_layers));
   for (int layer = 0; layer < config->n_layers; layer++)
     append_layer(&layout, layer, config->width, residual_std);
@@ -236,14 +302,33 @@ static tri_status derive_dropout_keys(tri_gpt *gpt)
 
 gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T)
 {
-  return (gpt_sizes){
-      .B = B,
-      .T = T,
-      .C = gpt->config.width,
-      .H = gpt->config.n_heads,
-      .D = gpt->config.width / gpt->config.n_heads,
-      .N = (int64_t)B * T,
-  };
+  gpt_sizes s = {.B = B,
+                 .T = T,
+                 .C = gpt->config.width,
+                 .D = gpt->config.width / gpt->config.n_heads,
+                 .N = (int64_t)B * T};
+  s.H = gpt->config.n_heads / gpt->n_shares;
+  s.A = s.H * s.D;
+  s.F = 4 * s.C / gpt->n_shares;
+  s.R = s.N / gpt->n_shares;
+  return s;
+}
+
+tri_status tri_gpt_gather(const tri_gpt *gpt, const tri_pass *pass, void *whole, const void *part,
+                          int64_t width)
+{
+  if (gpt->n_shares == 1) return TRI_OK;
+  const int64_t n = (int64_t)pass->batch->B * pass->batch->T / gpt->n_shares * width;
+  return pass->seams->gather(pass->seams->user, pass->stream, whole, part, n, gpt->model.dtype);
+}
+
+tri_status tri_gpt_scatter_sum(const tri_gpt *gpt, const tri_pass *pass, void *part, void *whole,
+                               int64_t width)
+{
+  if (gpt->n_shares == 1) return TRI_OK;
+  const int64_t n = (int64_t)pass->batch->B * pass->batch->T / gpt->n_shares * width;
+  return pass->seams->scatter_sum(pass->seams->user, pass->stream, part, whole, n,
+                                  gpt->model.dtype);
 }
 
 static int64_t offset_of(const tri_gpt *gpt, int block, int which)
@@ -306,7 +391,7 @@ static size_t saved_bytes(const tri_model *model, int block, int B, int T)
 static size_t kept_bytes(const tri_model *model, int block, int B, int T)
 {
   const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
-  if (block == 0) return (size_t)(sizes.N * sizes.C) * tri_dtype_size(model->dtype);
+  if (block == 0) return (size_t)(sizes.R * sizes.C) * tri_dtype_size(model->dtype);
   if (block == model->n_blocks - 1) return 0;
   return tri_gpt_block_kept_bytes(as_gpt(model), &sizes);
 }
@@ -316,14 +401,16 @@ static size_t scratch_bytes(const tri_model *model, int B, int T)
   const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
   const size_t block = tri_gpt_block_scratch_bytes(as_gpt(model), &sizes);
   const size_t head = tri_gpt_head_scratch_bytes(as_gpt(model), &sizes);
-  return block > head ? block : head;
+  const size_t embedding = tri_gpt_embedding_scratch_bytes(as_gpt(model), &sizes);
+  const size_t larger = block > head ? block : head;
+  return larger > embedding ? larger : embedding;
 }
 
 static tri_status prepare(const tri_model *model, tri_stream *stream, int B, int T)
 {
-  const int64_t N = (int64_t)B * T;
-  TRI_CALL(tri_gpt_block_prepare(as_gpt(model), stream, N));
-  TRI_CALL(tri_gpt_head_prepare(as_gpt(model), stream, N));
+  const gpt_sizes sizes = tri_gpt_sizes(as_gpt(model), B, T);
+  TRI_CALL(tri_gpt_block_prepare(as_gpt(model), stream, &sizes));
+  TRI_CALL(tri_gpt_head_prepare(as_gpt(model), stream, sizes.N));
   return TRI_OK;
 }
 
@@ -334,6 +421,11 @@ static tri_status check_pass(const tri_model *model, int block, const tri_pass *
   TRI_CHECK(pass->batch->B >= 0 && pass->batch->T >= 0 && pass->batch->T <= model->max_context,
             TRI_ERR_ARGUMENT, "a micro-batch of %d samples of %d tokens, the context is %d",
             pass->batch->B, pass->batch->T, model->max_context);
+  const int n_shares = as_gpt(model)->n_shares;
+  TRI_CHECK(n_shares == 1 ||
+                (pass->seams != NULL && pass->batch->B * pass->batch->T % n_shares == 0),
+            TRI_ERR_ARGUMENT, "%d rows cannot be divided between %d shares",
+            pass->batch->B * pass->batch->T, n_shares);
   return TRI_OK;
 }
 
@@ -394,16 +486,35 @@ static const tri_model_operations operations = {
     .destroy = destroy,
 };
 
+// Rows of the vocabulary are shared as evenly as whole multiples allow: of 64 where there are
+// shares, else as the job says.
+static tri_status take_shares(tri_gpt *gpt, const tri_model_part *part)
+{
+  const tri_gpt_config *config = &gpt->config;
+  const int64_t V = config->vocab_size;
+  gpt->n_shares = part == NULL || part->n_shares < 1 ? 1 : part->n_shares;
+  gpt->share = gpt->n_shares == 1 ? 0 : part->share;
+  const int64_t n = gpt->n_shares;
+  TRI_CHECK(gpt->share >= 0 && gpt->share < n && config->n_heads % n == 0, TRI_ERR_CONFIG,
+            "share %d of %d of a model of %d heads: the shares must divide the heads", gpt->share,
+            gpt->n_shares, config->n_heads);
+  gpt->padded_vocab = round_up((V + n - 1) / n, n == 1 ? config->vocab_multiple : 64);
+  gpt->first_token = gpt->share * gpt->padded_vocab;
+  const int64_t left = V - gpt->first_token;
+  gpt->held_vocab = left < 0 ? 0 : left < gpt->padded_vocab ? left : gpt->padded_vocab;
+  if (gpt->held_vocab == 0) gpt->first_token = V;
+  return TRI_OK;
+}
+
 tri_status tri_gpt_create(const tri_gpt_config *config, const char *name, tri_model **out)
 {
   tri_status status = TRI_OK;
   tri_gpt *gpt = NULL;
   TRI_CALL(check_config(config));
   TRI_CALL(TRI_NEW(TRI_MODULE_NN, 1, &gpt));
-  const int64_t multiple = config->vocab_multiple;
   gpt->config = *config;
   gpt->config.part = NULL; // the caller's
-  gpt->padded_vocab = (config->vocab_size + multiple - 1) / multiple * multiple;
+  TRI_CALL_GOTO(err_destroy, take_shares(gpt, config->part));
   gpt->name = tri_strdup(TRI_MODULE_NN, name);
   TRI_CALL_GOTO(err_destroy, gpt->name == NULL ? TRI_ERR_MEMORY : TRI_OK);
   gpt->model.operations = &operations;

@@ -48,7 +48,8 @@ static void reserve(tri_gpt_decoder *d)
 
 static tri_status prepare_products(const tri_gpt_decoder *d)
 {
-  TRI_CALL(tri_gpt_block_prepare(d->gpt, d->stream, 1));
+  const gpt_sizes sizes = tri_gpt_sizes(d->gpt, 1, 1);
+  TRI_CALL(tri_gpt_block_prepare(d->gpt, d->stream, &sizes));
   TRI_CALL(tri_gpt_head_prepare(d->gpt, d->stream, 1));
   return TRI_OK;
 }
@@ -59,6 +60,8 @@ tri_status tri_gpt_decoder_create(const tri_model *model, tri_stream *stream, co
   TRI_CHECK(strcmp(model->operations->family, "gpt") == 0, TRI_ERR_ARGUMENT,
             "a decoder of GPT models was given a model of family %s", model->operations->family);
   const tri_parameters *parameters = &model->parameters;
+  TRI_CHECK(((const tri_gpt *)model)->n_shares == 1, TRI_ERR_ARGUMENT,
+            "a decoder runs whole blocks, and of these a share is held");
   for (int block = 0; block < model->n_blocks; block++) {
     TRI_CHECK(parameters->offsets[block] < parameters->offsets[block + 1], TRI_ERR_ARGUMENT,
               "a decoder runs all blocks, and block %d of %d is not held", block, model->n_blocks);

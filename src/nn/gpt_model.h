@@ -39,7 +39,10 @@ typedef enum gpt_site {
 typedef struct tri_gpt {
   tri_model model; // first: a tri_model * is a tri_gpt *
   tri_gpt_config config;
-  int64_t padded_vocab; // rows of wte, Vp
+  int share, n_shares;  // of each block, n_shares >= 1
+  int64_t padded_vocab; // rows of wte that are held, Vp
+  int64_t first_token;  // the first of them …
+  int64_t held_vocab;   // … and how many are tokens, V
   int64_t padded_count; // elements of all parameters of the whole model, padding rows included
   int *first_parameter; // (n_blocks): list index of a block's first parameter, -1: not held
   char *name;           // what model.name points at
@@ -47,9 +50,11 @@ typedef struct tri_gpt {
   uint64_t *site_keys; // (L, GPT_SITES)
 } tri_gpt;
 
-// The sizes of one call.
+// The sizes of one call. Without shares R = N, A = C, F = 4 C.
 typedef struct gpt_sizes {
-  int64_t B, T, C, H, D, N; // N = B * T, D = C / H
+  int64_t B, T, C, D, N; // N = B * T, D = C / all heads
+  int64_t H, A, F;       // of the share: heads, their width A = H D, width of the feed-forward part
+  int64_t R;             // of the share: rows of hidden states
 } gpt_sizes;
 
 gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T);
@@ -62,11 +67,20 @@ float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int block, int whi
 const void *tri_gpt_head_weight(const tri_gpt *gpt, const void *weights);
 float *tri_gpt_head_gradient(const tri_gpt *gpt, float *gradients);
 
+// Between shares; each does nothing where there is one, and `whole` and `part` are the same memory.
+// whole (N, width) from part (R, width) of all shares.
+tri_status tri_gpt_gather(const tri_gpt *gpt, const tri_pass *pass, void *whole, const void *part,
+                          int64_t width);
+// part (R, width): the rows of this share of the sum of all wholes (N, width), which are lost.
+tri_status tri_gpt_scatter_sum(const tri_gpt *gpt, const tri_pass *pass, void *part, void *whole,
+                               int64_t width);
+
 // Takes a piece of count * size bytes at the end of a layout, aligned to 256 bytes; returns its
 // offset.
 size_t tri_gpt_take(size_t *end_bytes, int64_t count, size_t size);
 
 // Block 0 (gpt_head.c).
+size_t tri_gpt_embedding_scratch_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
 tri_status tri_gpt_embedding_forward(const tri_gpt *gpt, const tri_pass *pass);
 tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass);
 
@@ -74,7 +88,7 @@ tri_status tri_gpt_embedding_backward(const tri_gpt *gpt, const tri_pass *pass);
 size_t tri_gpt_block_saved_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
 size_t tri_gpt_block_kept_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
 size_t tri_gpt_block_scratch_bytes(const tri_gpt *gpt, const gpt_sizes *sizes);
-tri_status tri_gpt_block_prepare(const tri_gpt *gpt, tri_stream *stream, int64_t N);
+tri_status tri_gpt_block_prepare(const tri_gpt *gpt, tri_stream *stream, const gpt_sizes *sizes);
 tri_status tri_gpt_block_forward(const tri_gpt *gpt, int layer, const tri_pass *pass);
 tri_status tri_gpt_block_backward(const tri_gpt *gpt, int layer, const tri_pass *pass);
 

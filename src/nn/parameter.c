@@ -8,12 +8,21 @@
 // about speed only.
 enum { FILL_BLOCK = 1 << 16 };
 
-// The global index of element `local` of the box, and in *run how many elements from there on are
+tri_box tri_parameter_box(const tri_parameter *parameter, int k)
+{
+  tri_box box = parameter->box;
+  box.start[0] += k * parameter->box_stride;
+  return box;
+}
+
+// The global index of element `local` of the boxes, and in *run how many elements from there on are
 // neighbours in the global array too (the rest of a row of the box).
 static int64_t global_index(const tri_parameter *parameter, int64_t local, int64_t *run)
 {
-  const tri_box *box = &parameter->box;
-  int64_t index = 0, stride = 1, rest = local;
+  const int64_t elements = tri_box_elements(&parameter->box);
+  const tri_box box_of_local = tri_parameter_box(parameter, (int)(local / elements));
+  const tri_box *box = &box_of_local;
+  int64_t index = 0, stride = 1, rest = local % elements;
   *run = 1;
   for (int a = box->n_axes - 1; a >= 0; a--) {
     const int64_t position = rest % box->count[a];
@@ -25,7 +34,7 @@ static int64_t global_index(const tri_parameter *parameter, int64_t local, int64
   return index;
 }
 
-// Elements [first, end) of the box.
+// Elements [first, end) of the boxes.
 static void fill_normal(const tri_parameter *parameter, uint64_t key, int64_t first, int64_t end,
                         float *out)
 {
@@ -40,7 +49,7 @@ static void fill_normal(const tri_parameter *parameter, uint64_t key, int64_t fi
 
 void tri_parameter_initialize(const tri_parameter *parameter, uint64_t seed, float *host_out)
 {
-  const int64_t held = tri_box_elements(&parameter->box);
+  const int64_t held = parameter->n_boxes * tri_box_elements(&parameter->box);
   const uint64_t key = tri_random_key(seed, parameter->name);
   const int64_t n_blocks = (parameter->count + FILL_BLOCK - 1) / FILL_BLOCK;
 #pragma omp parallel for schedule(static)

@@ -115,6 +115,18 @@ static void say_sequence(const tri_grid_limits *limits, const tri_grid *grid, ch
            (long long)grid->size[TRI_GRID_TENSOR] * grid->size[TRI_GRID_CONTEXT], limits->T);
 }
 
+static bool context_is_there(const tri_grid_limits *limits, const tri_grid *grid)
+{
+  return grid->size[TRI_GRID_CONTEXT] == 1 || !limits->no_context;
+}
+
+static void say_no_context(const tri_grid_limits *limits, const tri_grid *grid, char *out,
+                           size_t size)
+{
+  (void)limits;
+  snprintf(out, size, "context %d is asked for", grid->size[TRI_GRID_CONTEXT]);
+}
+
 static bool pipeline_has_blocks(const tri_grid_limits *limits, const tri_grid *grid)
 {
   return (int64_t)grid->size[TRI_GRID_PIPELINE] * grid->n_virtual <= limits->n_blocks;
@@ -165,6 +177,7 @@ static const grid_rule rules[] = {
     {"2 x context divides the tokens of a sample", context_divides_tokens, say_context},
     {"with sequence, tensor x context divides the tokens of a sample", sequence_divides_tokens,
      say_sequence},
+    {"context 1, where attention is not split over a sample", context_is_there, say_no_context},
     {"pipeline x virtual_stages <= blocks", pipeline_has_blocks, say_blocks},
     {"interleaved has 2 or more virtual_stages, 1f1b and zb-h1 have 1", schedule_takes_virtual,
      say_virtual},

@@ -17,5 +17,6 @@ libtrireme_a_SOURCES += \
   src/parallel/pipeline_schedule_private.h \
   src/parallel/pipeline_schedule_simulate.c \
   src/parallel/sum_tree.c \
+  src/parallel/tensor.c \
   src/parallel/tied.c \
   src/parallel/traffic.c

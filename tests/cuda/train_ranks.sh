@@ -38,6 +38,14 @@ expect_digest two_stages_of_two_chunks 2 "$wanted" job.yaml $small run.dir=pv pa
   parallel.schedule=interleaved
 expect_digest two_stages_in_halves 2 "$wanted" job.yaml $small run.dir=pz parallel.pipeline=2 parallel.schedule=zb-h1
 expect_digest three_stages_staged 3 "$wanted" job.yaml $small run.dir=ps parallel.pipeline=3 parallel.transport=staged
+train 2 out job.yaml $small run.dir=x2 parallel.tensor=2
+tensor=$(digest_of out)
+[ -n "$tensor" ] || bad tensor_2 "no digest"
+for TRI_DOUBLE_SCHEDULE in eager random; do
+  expect_digest "tensor_2_$TRI_DOUBLE_SCHEDULE" 2 "$tensor" job.yaml $small run.dir=x-$TRI_DOUBLE_SCHEDULE parallel.tensor=2
+done
+TRI_DOUBLE_SCHEDULE=lazy
+expect_digest tensor_2_stages_2 4 "$tensor" job.yaml $small run.dir=xp parallel.tensor=2 parallel.pipeline=2
 TRI_DOUBLE_DEVICES=1 expect_digest one_device_for_two_ranks 2 "$wanted" job.yaml $small run.dir=d2 cuda.share=true
 expect_header sharing_is_named "exchange   staged: ranks 0 and 1 share GPU"
 TRI_DOUBLE_DEVICES=1 expect_error nccl_refuses_a_shared_device 2 8 "ranks 0 and 1 share GPU" job.yaml $small run.dir=e1 \

@@ -30,6 +30,37 @@ expect_digest chunks_2 2 "$wanted" job.yaml run.dir=p6 parallel.pipeline=2 $chun
 expect_digest chunks_of_one_rank 1 "$wanted" job.yaml run.dir=p7 $chunks
 expect_digest chunks_of_one_rank_gpipe 1 "$wanted" job.yaml run.dir=p8 parallel.schedule=gpipe parallel.virtual_stages=4
 
+# Tensor parallelism has sums of another order, its own whatever the rest of the layout; from the same state its losses and
+# norms are those of one rank but for rounding, and its initial state is that of one rank.
+train 2 out job.yaml run.dir=t1 parallel.tensor=2
+tensor=$(digest_of out)
+expect_digest tensor_2_data_2 4 "$tensor" job.yaml run.dir=t2 parallel.tensor=2
+expect_digest tensor_2_stages_2 4 "$tensor" job.yaml run.dir=t3 parallel.tensor=2 parallel.pipeline=2
+expect_digest tensor_2_halves_2 4 "$tensor" job.yaml run.dir=t4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
+expect_digest tensor_2_staged 2 "$tensor" job.yaml run.dir=t5 parallel.tensor=2 parallel.transport=staged
+train 4 out job.yaml run.dir=t6 parallel.tensor=4 model.heads=4
+train 1 out job.yaml run.dir=t7 model.heads=4
+
+# name, run folder, run folder: loss and norm of the first step are equal to 1e-7, those of 12 steps to 1e-5, in parts.
+expect_close() {
+  if paste -d' ' "$2/metrics.jsonl" "$3/metrics.jsonl" | awk '
+    function number(line, key,   from) {
+      from = index(line, "\"" key "\":")
+      return from == 0 ? "none" : substr(line, from + length(key) + 3) + 0
+    }
+    function far(a, b, bound) { return a == "none" || b == "none" || (a > b ? a - b : b - a) > bound * b }
+    /"step"/ {
+      half = index($0, "} {")
+      a = substr($0, 1, half); b = substr($0, half + 2)
+      if (index(a, "\"loss\"") == 0) next
+      bound = ++n == 1 ? 1e-7 : 1e-5
+      if (far(number(a, "loss"), number(b, "loss"), bound) || far(number(a, "grad_norm"), number(b, "grad_norm"), bound)) { print; bad = 1 }
+    }
+    END { exit bad || n != 12 }'; then ok "$1"; else bad "$1" "steps differ, or there are not 12"; fi
+}
+expect_close tensor_2_is_close t1 r1
+expect_close tensor_4_is_close t6 t7
+
 # Sum groups are part of the definition: other bits, but again the same for all layouts, ranks without work included.
 train 1 out job.yaml run.dir=g1 train.sum_group=2
 grouped=$(digest_of out)

@@ -133,6 +133,88 @@ TEST(a_part_holds_the_arrays_of_its_blocks)
   tri_model_destroy(&whole);
 }
 
+// Adds to `covered` where a share holds elements of an array, and checks their initial values
+// against those of the whole (count).
+static void expect_share(const tri_parameter *p, const tri_parameter *whole, const float *values,
+                         int *covered)
+{
+  const int64_t columns = whole->shape.n_axes == 1 ? 1 : whole->shape.extent[1];
+  float *held = malloc((size_t)p->count * sizeof *held);
+  int64_t at = 0;
+  int wrong = 0;
+  tri_parameter_initialize(p, 3, held);
+  for (int k = 0; k < p->n_boxes; k++) {
+    const tri_box box = tri_parameter_box(p, k);
+    const int64_t n = box.n_axes == 1 ? 1 : box.count[1],
+                  first = box.n_axes == 1 ? 0 : box.start[1];
+    for (int64_t i = 0; i < box.count[0]; i++) {
+      for (int64_t j = 0; j < n; j++, at++) {
+        const int64_t element = (box.start[0] + i) * columns + first + j;
+        wrong += held[at] != values[element];
+        covered[element]++;
+      }
+    }
+  }
+  for (; at < p->count; at++)
+    wrong += held[at] != 0.0f;
+  EXPECT(wrong == 0);
+  free(held);
+}
+
+static tri_model *share_of(int share, int n_shares)
+{
+  const tri_model_part part = {.share = share, .n_shares = n_shares};
+  tri_gpt_config config = small;
+  config.part = &part;
+  tri_model *model = NULL;
+  EXPECT_OK(tri_gpt_create(&config, "share", &model));
+  return model;
+}
+
+// Of every array the shares hold each element once if it is split, else each of them all.
+static void expect_shares(int n_shares)
+{
+  tri_model *whole = share_of(0, 1), *shares[4];
+  for (int s = 0; s < n_shares; s++) {
+    shares[s] = share_of(s, n_shares);
+    EXPECT(shares[s]->parameters.n == whole->parameters.n);
+    EXPECT(shares[s]->parameters.flat_count == shares[0]->parameters.flat_count);
+  }
+  for (int i = 0; i < whole->parameters.n; i++) {
+    const tri_parameter *p = &whole->parameters.list[i];
+    const int64_t n = tri_shape_elements(&p->shape);
+    float *values = malloc((size_t)p->count * sizeof *values);
+    int *covered = calloc((size_t)n, sizeof *covered), wrong = 0;
+    tri_parameter_initialize(p, 3, values);
+    for (int s = 0; s < n_shares; s++)
+      expect_share(&shares[s]->parameters.list[i], p, values, covered);
+    const int wanted = shares[0]->parameters.list[i].split ? 1 : n_shares;
+    for (int64_t e = 0; e < n; e++)
+      wrong += covered[e] != wanted;
+    EXPECT(wrong == 0);
+    EXPECT(shares[0]->parameters.list[i].split ==
+               (p->decay && strcmp(p->name, "wpe.weight") != 0) ||
+           strstr(p->name, "c_attn.bias") != NULL || strstr(p->name, "c_fc.bias") != NULL);
+    free(covered);
+    free(values);
+  }
+  for (int s = 0; s < n_shares; s++)
+    tri_model_destroy(&shares[s]);
+  tri_model_destroy(&whole);
+}
+
+TEST(shares_make_the_whole)
+{
+  expect_shares(2);
+  expect_shares(4);
+  const tri_model_part part = {.share = 0, .n_shares = 3};
+  tri_gpt_config config = small;
+  config.part = &part;
+  tri_model *model = NULL;
+  EXPECT_ERROR(TRI_ERR_CONFIG, "the shares must divide the heads",
+               tri_gpt_create(&config, "thirds", &model));
+}
+
 TEST(initial_values_are_as_published)
 {
   tri_model *model = NULL;
@@ -171,6 +253,7 @@ TEST(initial_values_do_not_depend_on_box_or_offset)
   enum { ROWS = 1000, COLUMNS = 257 };
   tri_parameter whole = {.name = "h.0.mlp.c_fc.weight",
                          .shape = tri_shape_2d(ROWS, COLUMNS),
+                         .n_boxes = 1,
                          .count = ROWS * COLUMNS,
                          .init = TRI_INIT_NORMAL,
                          .init_std = 0.02f};
@@ -275,6 +358,7 @@ int main(void)
   TEST_RUN(published_counts_and_flops);
   TEST_RUN(flat_space_is_in_block_order_and_aligned);
   TEST_RUN(a_part_holds_the_arrays_of_its_blocks);
+  TEST_RUN(shares_make_the_whole);
   TEST_RUN(initial_values_are_as_published);
   TEST_RUN(initial_values_do_not_depend_on_box_or_offset);
   TEST_RUN(bad_configurations_are_named);

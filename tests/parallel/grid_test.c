@@ -184,7 +184,23 @@ static tri_grid with(tri_grid grid, tri_pipeline_kind schedule, int n_virtual, i
 
 static tri_grid_limits limits_of(int n_ranks, int n_blocks, int n_heads, int vocabulary, int T)
 {
-  return (tri_grid_limits){n_ranks, 0, n_blocks, n_heads, vocabulary, T};
+  return (tri_grid_limits){n_ranks, 0, n_blocks, n_heads, vocabulary, T, false};
+}
+
+// Such a job gets no proposal that it cannot take.
+TEST(jobs_that_cannot_split_samples_are_offered_none)
+{
+  tri_grid_limits limits = limits_of(8, 6, 4, 257, 32);
+  tri_grid nearest[TRI_GRID_NEAREST],
+      wish = {.size = {1, 4, 2, 1}, .n_virtual = 1, .schedule = TRI_PIPELINE_1F1B};
+  EXPECT(tri_grid_broken_rule(&limits, &wish) == NULL);
+  limits.no_context = true;
+  EXPECT(strcmp(tri_grid_broken_rule(&limits, &wish),
+                "context 1, where attention is not split over a sample") == 0);
+  const int n = tri_grid_nearest(&limits, &wish, nearest);
+  EXPECT(n > 0);
+  for (int i = 0; i < n; i++)
+    EXPECT(nearest[i].size[TRI_GRID_CONTEXT] == 1);
 }
 
 TEST(each_rule_is_broken_where_it_says)
@@ -436,7 +452,7 @@ TEST(proposals_are_legal_and_nearest)
   static const int tensors[] = {1, 2, 3, 8}, contexts[] = {1, 2, 5}, datas[] = {0, 1, 3};
   static const int pipelines[] = {1, 2, 4, 7}, chunks[] = {1, 2, 5};
   for (int n = 1; n <= MOST_RANKS; n++) {
-    tri_grid_limits limits = {n, 4, 9, 12, 6, 48};
+    tri_grid_limits limits = {n, 4, 9, 12, 6, 48, false};
     for (int k = 0; k < 4 * 3 * 3 * 4 * 3; k++) {
       // Not all of them for each number of ranks: each third.
       if ((k + n) % 3 != 0) continue;
@@ -471,6 +487,7 @@ int main(void)
   TEST_RUN(groups_part_the_ranks);
   TEST_RUN(tensor_groups_lie_inside_nodes_where_they_can);
   TEST_RUN(grids_of_all_ranks_are_legal_where_there_is_room);
+  TEST_RUN(jobs_that_cannot_split_samples_are_offered_none);
   TEST_RUN(each_rule_is_broken_where_it_says);
   TEST_RUN(virtual_stages_are_those_that_schedules_take);
   TEST_RUN(messages_have_rule_numbers_and_remedy);

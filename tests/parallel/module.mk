@@ -6,4 +6,5 @@ check_PROGRAMS += \
   tests/parallel/pipeline_schedule_test \
   tests/parallel/pipeline_test \
   tests/parallel/sum_tree_test \
+  tests/parallel/tensor_test \
   tests/parallel/traffic_test

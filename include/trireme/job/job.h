@@ -60,7 +60,8 @@ typedef struct tri_job_train {
 } tri_job_train;
 
 typedef struct tri_job_parallel {
-  int data;     // parallel.data: ranks, 0 = what the pipeline leaves
+  int data;     // parallel.data: ranks, 0 = what the other axes leave
+  int tensor;   // parallel.tensor: shares of each block
   int pipeline; // parallel.pipeline: stages
   tri_pipeline_kind schedule;
   int virtual_stages;

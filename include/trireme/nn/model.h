@@ -3,13 +3,17 @@
 // on many) owns the memory and decides the order; the model knows no ranks and allocates nothing
 // after creation.
 //
-// A copy of a model may hold the parameters of some blocks only; it runs those.
+// A copy of a model may hold the parameters of some blocks only; it runs those. And of a block it
+// may hold a share, one of `count` equal ones: some heads, some columns of the first linear layer
+// of the feed-forward part and rows of the second, some of the vocabulary. Then hidden states are
+// split, too: of the N = B T rows of a micro-batch a copy has N / count, from index N / count on,
+// and tri_seams brings together what the shares of one model need of one another.
 //
-//   hidden[i] (B, T, C) dtype is the input of block i, i >= 1; block i writes hidden[i + 1]; the
-//   last block none. saved[i] is what block i keeps from forward to backward, of saved_bytes(i).
-//   Backward runs from the last block to 0 with one gradient buffer d_hidden (B, T, C): block i
-//   replaces the gradient of hidden[i + 1] by that of hidden[i].
-//   A backward may be done in halves: INPUT replaces d_hidden alone and leaves in `kept`, of
+//   hidden[i] (B, T, C) dtype (of a share, its rows) is the input of block i, i >= 1; block i
+//   writes hidden[i + 1]; the last block none. saved[i] is what block i keeps from forward to
+//   backward, of saved_bytes(i). Backward runs from the last block to 0 with one gradient buffer
+//   d_hidden (B, T, C): block i replaces the gradient of hidden[i + 1] by that of hidden[i]. A
+//   backward may be done in halves: INPUT replaces d_hidden alone and leaves in `kept`, of
 //   kept_bytes(i), what WEIGHT needs to add to the gradients, later, with the same bits as at once.
 //   The last block has no halves: its INPUT is all of it.
 //
@@ -34,6 +38,24 @@ typedef struct tri_batch {
   float loss_scale;      // d (training loss) / d (loss of one token)
 } tri_batch;
 
+// What a copy of a model holds. Geometry only: who holds which part is decided outside.
+typedef struct tri_model_part {
+  const bool *blocks;  // (n_blocks): whether it is held; NULL: all are. Read by create only
+  int share, n_shares; // of each block: share `share` of n_shares; n_shares 0 or 1: all of it
+} tri_model_part;
+
+// Between the shares of a model: queued on `stream`, called by all shares in the same order.
+typedef struct tri_seams {
+  // whole (n_shares, n) = the `part` (n) of every share, in their order. n elements of dtype.
+  tri_status (*gather)(void *user, tri_stream *stream, void *whole, const void *part, int64_t n,
+                       tri_dtype dtype);
+  // part (n) = the sum over the shares, in their order, of the n elements from share * n on of each
+  // share's whole (n_shares, n). `whole` is lost.
+  tri_status (*scatter_sum)(void *user, tri_stream *stream, void *part, void *whole, int64_t n,
+                            tri_dtype dtype);
+  void *user;
+} tri_seams;
+
 typedef enum tri_backward_part {
   TRI_BACKWARD_WHOLE,
   TRI_BACKWARD_INPUT,
@@ -53,15 +75,11 @@ typedef struct tri_pass {
   void *saved;
   void *d_hidden;
   tri_backward_part part;
-  void *kept;    // between the halves of a backward
-  void *scratch; // of scratch_bytes; content is lost between calls
-  float *losses; // (B, T), written by the last block
+  void *kept;             // between the halves of a backward
+  void *scratch;          // of scratch_bytes; content is lost between calls
+  float *losses;          // (B, T), written by the last block
+  const tri_seams *seams; // of a copy that holds a share
 } tri_pass;
-
-// What a copy of a model holds. Geometry only: who holds which part is decided outside.
-typedef struct tri_model_part {
-  const bool *blocks; // (n_blocks): whether it is held. Read by create only
-} tri_model_part;
 
 // A family of models is one such table; a model begins with a pointer to it.
 typedef struct tri_model_operations {

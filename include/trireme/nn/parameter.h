@@ -26,14 +26,19 @@ typedef enum tri_init_kind { TRI_INIT_ZERO, TRI_INIT_ONE, TRI_INIT_NORMAL } tri_
 typedef struct tri_parameter {
   char name[TRI_PARAMETER_NAME_BYTES]; // global name, "h.3.attn.c_attn.weight"
   tri_shape shape;                     // global logical shape
-  tri_box box;                         // held part of it
+  tri_box box;                         // held part of it, or the first of several
+  int n_boxes; // >= 1; the k-th is `box` moved by k * box_stride along the first axis: a share of
+               // rows that several arrays make together, one after another
+  int64_t box_stride;
   int64_t offset; // first element in the flat space, a multiple of TRI_PARAMETER_ALIGN
-  int64_t count;  // elements of the flat space it takes: the box plus padding rows after it
+  int64_t count;  // elements of the flat space it takes: the boxes plus padding rows after them
   int block;      // block of the chain that owns it; its gradient is complete when that block's
                   // backward is done (tied arrays belong to the lowest block that uses them)
   tri_init_kind init;
   float init_std;
   bool decay; // takes part in weight decay (not norms, not biases)
+  bool split; // a copy that holds a share of the model (model.h) holds a part of the array
+  bool partial_gradient; // of a share, it is one addend of several: the array's is their sum
 } tri_parameter;
 
 typedef struct tri_parameters {
@@ -52,6 +57,9 @@ typedef struct tri_parameters {
 // Elements of an array of gradients, and of an array of weights that passes read.
 int64_t tri_parameters_gradient_count(const tri_parameters *parameters);
 int64_t tri_parameters_weight_count(const tri_parameters *parameters);
+
+// The k-th of its boxes; their elements lie one after another.
+tri_box tri_parameter_box(const tri_parameter *parameter, int k);
 
 // Fills host_out (parameter->count elements) with the initial value: a pure function of (seed,
 // name, global element index); padding is zero. The same bits on any machine and layout.

@@ -50,7 +50,8 @@ typedef struct tri_grid_limits {
   int n_blocks;       // of the model's chain, embedding and head included
   int n_heads;        // of attention
   int vocabulary;
-  int T; // tokens of a sample
+  int T;           // tokens of a sample
+  bool no_context; // the job cannot split samples
 } tri_grid_limits;
 
 enum { TRI_GRID_NEAREST = 3, TRI_GRID_TEXT_BYTES = 160 };
