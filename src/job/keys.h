@@ -25,7 +25,7 @@ typedef struct job_key {
   size_t n_offset; // JOB_LIST: of the count, an unsigned
 } job_key;
 
-enum { JOB_N_KEYS = 57 };
+enum { JOB_N_KEYS = 58 };
 extern const job_key tri_job_table[JOB_N_KEYS];
 
 // A part of the file, "train"; in tri_job a structure of the same name.

@@ -186,6 +186,10 @@ static tri_status check_parallel(const job_document *document, const tri_job *jo
 {
   const tri_job_parallel *parallel = &job->parallel;
   if (parallel->reduce != TRI_JOB_REDUCE_FAST) return TRI_OK;
+  RULE("parallel.zero", parallel->zero == 0,
+       "parallel.zero %d gives each rank the sums that it owns, and parallel.reduce fast gives all "
+       "of them to all: take exact, or zero 0",
+       parallel->zero);
   RULE("parallel.reduce", job->device == TRI_JOB_DEVICE_CUDA,
        "parallel.reduce fast is NCCL's all-reduce, which needs device cuda: take exact");
   RULE("parallel.reduce",

@@ -105,6 +105,7 @@ static tri_status open_data_parallel(tri_train *train)
       .bucket_bytes = (int64_t)(job->parallel.bucket_mib * 1048576.0),
       .in_flight = job->parallel.in_flight,
       .fast = job->parallel.reduce == TRI_JOB_REDUCE_FAST,
+      .zero = train->grid.zero,
       .first_blocks = first_blocks,
       .n_chunks = n_parts};
   const tri_status status =
@@ -112,6 +113,10 @@ static tri_status open_data_parallel(tri_train *train)
   TRI_FREE(&first_blocks);
   TRI_CALL(status);
   tri_data_parallel_share(train->dp, &train->first_microbatch, &train->end_microbatch);
+  train->sharded = train->grid.zero > 0 && train->grid.size[TRI_GRID_DATA] > 1;
+  train->n_owned = tri_data_parallel_owned(train->dp, &train->owned);
+  for (int i = 0; i < train->n_owned; i++)
+    train->owned_count += train->owned[i].end - train->owned[i].first;
   return TRI_OK;
 }
 

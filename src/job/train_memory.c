@@ -61,9 +61,9 @@ static void free_plan(const tri_train *train, memory_plan *plan)
 static void plan_state(tri_train *train, memory_plan *plan)
 {
   const tri_parameters *parameters = &train->model->parameters;
-  const size_t n = (size_t)parameters->flat_count;
+  const size_t n = (size_t)train->owned_count;
   const size_t n_weights = (size_t)tri_parameters_weight_count(parameters);
-  const bool own_weights = train->model->dtype != TRI_DTYPE_F32;
+  const bool own_weights = !tri_train_has_whole_parameters(train);
   tri_arena_begin(&train->parameter_arena, train->device, "parameters");
   tri_arena_begin(&train->optimizer_arena, train->device, "optimizer state");
   plan->parameters =
@@ -181,6 +181,8 @@ static tri_status open_host_memory(tri_train *train)
   TRI_CALL(tri_device_alloc_host(train->device, (size_t)largest * sizeof(float),
                                  (void **)&train->staging));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, whole, &train->whole_norm));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->grid.size[TRI_GRID_DATA] * train->widest_norm,
+                   &train->data_norms));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, train->grid.size[TRI_GRID_TENSOR] * whole, &train->share_norms));
   TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n_stages * train->widest_norm, &train->stage_norms));
   TRI_CALL(tri_event_create(train->device, &train->handed_over));
@@ -261,4 +263,5 @@ void tri_train_close_memory(tri_train *train)
   TRI_FREE(&train->whole_norm);
   TRI_FREE(&train->stage_norms);
   TRI_FREE(&train->share_norms);
+  TRI_FREE(&train->data_norms);
 }

@@ -104,7 +104,13 @@ typedef struct tri_train {
   // Device memory, one arena a kind. Flat arrays have model->parameters.flat_count elements, what
   // passes read tri_parameters_weight_count.
   tri_arena parameter_arena, optimizer_arena, activation_arena;
-  float *parameters; // f32
+  // Moments, and parameters that are not the weights, exist for what this rank owns alone
+  // (parallel.zero), range after range.
+  const tri_owned_range *owned; // borrowed from dp, (n_owned)
+  int n_owned;
+  int64_t owned_count; // elements
+  bool sharded;        // whether data ranks own different elements
+  float *parameters;   // f32
   void *weights; // in the model's type: the parameters themselves for f32, a rounded copy for bf16
   float *moment1, *moment2;
   void *d_hidden; // NULL in a pipeline, which has its own
@@ -115,6 +121,7 @@ typedef struct tri_train {
   int64_t n_norm, n_sums;
   double *stage_norms; // host: the chunks of all stages, one after another, padded to the widest
   double *whole_norm;  // host: the chunks of the whole model, in its order
+  double *data_norms;  // host: of all data ranks, one after another; where they own parts
   double *share_norms; // host: of all shares, one after another
   int64_t widest_norm; // chunks
   tri_batch_slot *slots;
@@ -187,10 +194,12 @@ TRI_MUST_CHECK tri_status tri_train_initialize(tri_train *train);
 TRI_MUST_CHECK tri_status tri_train_resume(tri_train *train, bool *resumed);
 TRI_MUST_CHECK tri_status tri_train_save(tri_train *train);
 TRI_MUST_CHECK tri_status tri_train_digest(tri_train *train, tri_digest *out);
+// Whether the f32 parameters are the weights, all of the space.
+bool tri_train_has_whole_parameters(const tri_train *train);
 // Fills train->arrays. Local.
 TRI_MUST_CHECK tri_status tri_train_list_arrays(tri_train *train);
-// Brings the weights up to date with the parameters: those in another type, and the last stage's
-// copy of the tied array. Collective.
+// Brings the weights up to date with the parameters: those in another type, those that others own,
+// and the last stage's copy of the tied array. Collective.
 TRI_MUST_CHECK tri_status tri_train_round_weights(tri_train *train);
 
 // One step: gradient of a global batch, clipping, update. Collective. TRI_ERR_NUMERIC when loss or

@@ -10,38 +10,83 @@
 enum { ARRAY_KINDS = 3 };
 static const char *const array_kinds[ARRAY_KINDS] = {"parameter", "moment1", "moment2"};
 
-// The k-th box of a parameter in one of its arrays. Ranks of the data axis hold the same, those of
-// the tensor axis what is not split.
-static void list_array(tri_train *train, const tri_parameter *parameter, int kind, int k)
+bool tri_train_has_whole_parameters(const tri_train *train)
+{
+  return train->model->dtype == TRI_DTYPE_F32;
+}
+
+static float *data_of_kind(const tri_train *train, int kind)
 {
   float *const kinds[ARRAY_KINDS] = {train->parameters, train->moment1, train->moment2};
-  const int data_rank = train->at[TRI_GRID_DATA], n_data = train->grid.size[TRI_GRID_DATA];
+  return kinds[kind];
+}
+
+// Adds one box of an array of a parameter, or only counts it. Ranks of the data axis hold the same
+// where each holds all of it, those of the tensor axis what is not split.
+static void list_box(tri_train *train, const tri_parameter *parameter, int kind, bool owned,
+                     const tri_box *box, float *data)
+{
+  const int data_rank = owned ? 0 : train->at[TRI_GRID_DATA];
+  const int n_data = owned ? 1 : train->grid.size[TRI_GRID_DATA];
   const int n_shares = parameter->split ? 1 : train->grid.size[TRI_GRID_TENSOR];
-  tri_ckpt_array *array = &train->arrays[train->n_arrays];
+  const int n = train->n_arrays++;
+  if (train->arrays == NULL) return;
+  tri_ckpt_array *array = &train->arrays[n];
   snprintf(array->name, sizeof array->name, "%s/%s", array_kinds[kind], parameter->name);
   array->dtype = TRI_DTYPE_F32;
   array->shape = parameter->shape;
-  array->box = tri_parameter_box(parameter, k);
+  array->box = *box;
   array->replica = n_shares == 1 ? data_rank : data_rank * n_shares + train->at[TRI_GRID_TENSOR];
   array->n_replicas = n_data * n_shares;
-  train->array_data[train->n_arrays++] =
-      kinds[kind] + parameter->offset + k * tri_box_elements(&parameter->box);
+  train->array_data[n] = data;
+}
+
+// What this rank owns of the k-th box, cut into boxes.
+static void list_owned(tri_train *train, const tri_parameter *parameter, int kind, int k)
+{
+  const tri_box box = tri_parameter_box(parameter, k);
+  const int64_t elements = tri_box_elements(&box), begin = parameter->offset + k * elements;
+  for (int i = 0; i < train->n_owned; i++) {
+    const tri_owned_range *range = &train->owned[i];
+    const int64_t first = range->first > begin ? range->first : begin;
+    const int64_t end = range->end < begin + elements ? range->end : begin + elements;
+    tri_box pieces[TRI_RANGE_BOXES];
+    if (first >= end) continue;
+    float *data = data_of_kind(train, kind) + range->at + (first - range->first);
+    const int n = tri_box_cut_range(&box, first - begin, end - first, pieces);
+    for (int p = 0; p < n; p++) {
+      list_box(train, parameter, kind, true, &pieces[p], data);
+      data += tri_box_elements(&pieces[p]);
+    }
+  }
+}
+
+static void list_all(tri_train *train)
+{
+  const tri_parameters *parameters = &train->model->parameters;
+  train->n_arrays = 0;
+  for (int i = 0; i < parameters->n * ARRAY_KINDS; i++) {
+    const tri_parameter *parameter = &parameters->list[i / ARRAY_KINDS];
+    const int kind = i % ARRAY_KINDS;
+    const bool owned = train->sharded && (kind > 0 || !tri_train_has_whole_parameters(train));
+    for (int k = 0; k < parameter->n_boxes; k++) {
+      const tri_box box = tri_parameter_box(parameter, k);
+      if (owned)
+        list_owned(train, parameter, kind, k);
+      else
+        list_box(train, parameter, kind, false, &box,
+                 data_of_kind(train, kind) + parameter->offset + k * tri_box_elements(&box));
+    }
+  }
 }
 
 tri_status tri_train_list_arrays(tri_train *train)
 {
-  const tri_parameters *parameters = &train->model->parameters;
-  int n = 0;
-  for (int i = 0; i < parameters->n; i++)
-    n += ARRAY_KINDS * parameters->list[i].n_boxes;
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &train->arrays));
-  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n, &train->array_data));
-  for (int i = 0; i < parameters->n; i++) {
-    for (int kind = 0; kind < ARRAY_KINDS; kind++) {
-      for (int k = 0; k < parameters->list[i].n_boxes; k++)
-        list_array(train, &parameters->list[i], kind, k);
-    }
-  }
+  list_all(train); // counts
+  const int n = train->n_arrays;
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n + 1, &train->array_data));
+  TRI_CALL(TRI_NEW(TRI_MODULE_JOB, n + 1, &train->arrays));
+  list_all(train);
   return TRI_OK;
 }
 
@@ -131,20 +176,40 @@ static tri_ckpt_state state_of(tri_train *train)
 
 // --- fresh state
 
+// Elements [first, end) of the flat space, from `values`, that of element `first`.
+static tri_status store_values(tri_train *train, int64_t first, int64_t end, const float *values)
+{
+  if (tri_train_has_whole_parameters(train))
+    return tri_stream_copy_to_device(train->stream, train->parameters + first, values,
+                                     (size_t)(end - first) * sizeof(float));
+  for (int i = 0; i < train->n_owned; i++) {
+    const tri_owned_range *range = &train->owned[i];
+    const int64_t from = range->first > first ? range->first : first;
+    const int64_t to = range->end < end ? range->end : end;
+    if (from >= to) continue;
+    TRI_CALL(tri_stream_copy_to_device(
+        train->stream, train->parameters + range->at + (from - range->first),
+        values + (from - first), (size_t)(to - from) * sizeof(float)));
+  }
+  return TRI_OK;
+}
+
 static tri_status initialize_one(tri_train *train, const tri_parameter *parameter)
 {
   tri_parameter_initialize(parameter, train->job->seed, train->staging);
-  TRI_CALL(tri_stream_copy_to_device(train->stream, train->parameters + parameter->offset,
-                                     train->staging, (size_t)parameter->count * sizeof(float)));
+  TRI_CALL(
+      store_values(train, parameter->offset, parameter->offset + parameter->count, train->staging));
   return tri_stream_synchronize(train->stream);
 }
 
 static tri_status clear_state(tri_train *train)
 {
-  const int64_t n = train->model->parameters.flat_count;
+  const bool whole = tri_train_has_whole_parameters(train);
+  const int64_t n = train->owned_count;
   // Padding between parameters is state that nobody names: zero, so that it stays out of every norm
   // and update.
-  TRI_CALL(train->kernels->fill(train->stream, train->parameters, 0.0f, n));
+  TRI_CALL(train->kernels->fill(train->stream, train->parameters, 0.0f,
+                                whole ? train->model->parameters.flat_count : n));
   TRI_CALL(train->kernels->fill(train->stream, train->moment1, 0.0f, n));
   return train->kernels->fill(train->stream, train->moment2, 0.0f, n);
 }
@@ -163,11 +228,14 @@ tri_status tri_train_initialize(tri_train *train)
 
 tri_status tri_train_round_weights(tri_train *train)
 {
-  if (train->model->dtype != TRI_DTYPE_F32) {
-    TRI_CALL(train->kernels->convert(train->stream, train->weights, train->model->dtype,
-                                     train->parameters, TRI_DTYPE_F32,
-                                     train->model->parameters.flat_count));
+  const tri_dtype dtype = train->model->dtype;
+  for (int i = 0; !tri_train_has_whole_parameters(train) && i < train->n_owned; i++) {
+    const tri_owned_range *range = &train->owned[i];
+    char *weights = (char *)train->weights + (size_t)range->first * tri_dtype_size(dtype);
+    TRI_CALL(train->kernels->convert(train->stream, weights, dtype, train->parameters + range->at,
+                                     TRI_DTYPE_F32, range->end - range->first));
   }
+  TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, dtype));
   return tri_tied_copy_weights(train->tied, train->weights);
 }
 

@@ -189,20 +189,54 @@ static void order_norm(tri_train *train)
   }
 }
 
-// Of a share but the first, what all shares hold is left out.
-static tri_status sum_squares(tri_train *train, const float *gradient)
+// Elements [first, end) of what this rank owns.
+static tri_status sum_squares_of(tri_train *train, const float *gradient, int64_t first,
+                                 int64_t end)
 {
-  const tri_kernels *k = train->kernels;
+  if (first >= end) return TRI_OK;
+  return train->kernels->sum_squares(train->stream, train->sums + first / TRI_NORM_CHUNK,
+                                     gradient + first, end - first);
+}
+
+// Of a range: of a share but the first, what all shares hold is left out.
+static tri_status sum_squares_of_range(tri_train *train, const float *gradient,
+                                       const tri_owned_range *range)
+{
   const tri_parameters *parameters = &train->model->parameters;
   if (train->at[TRI_GRID_TENSOR] == 0)
-    return k->sum_squares(train->stream, train->sums, gradient, parameters->flat_count);
-  TRI_CALL(
-      k->fill(train->stream, (float *)train->sums, 0.0f, 2 * train->n_norm)); // 0.0 is zero bits
+    return sum_squares_of(train, gradient, range->first, range->end);
   for (int i = 0; i < parameters->n; i++) {
     const tri_parameter *p = &parameters->list[i];
+    const int64_t end = p->offset + p->count;
     if (!p->split) continue;
-    TRI_CALL(k->sum_squares(train->stream, train->sums + p->offset / TRI_NORM_CHUNK,
-                            gradient + p->offset, p->count));
+    TRI_CALL(sum_squares_of(train, gradient, p->offset > range->first ? p->offset : range->first,
+                            end < range->end ? end : range->end));
+  }
+  return TRI_OK;
+}
+
+static tri_status sum_squares(tri_train *train, const float *gradient)
+{
+  // 0.0 is zero bits.
+  TRI_CALL(train->kernels->fill(train->stream, (float *)train->sums, 0.0f, 2 * train->n_norm));
+  for (int i = 0; i < train->n_owned; i++)
+    TRI_CALL(sum_squares_of_range(train, gradient, &train->owned[i]));
+  return TRI_OK;
+}
+
+// Each chunk is of one data rank, and zero of the others: their sum is it.
+static tri_status gather_owned_norm(tri_train *train)
+{
+  const int n_data = train->grid.size[TRI_GRID_DATA];
+  const int64_t n = train->widest_norm;
+  if (!train->sharded) return TRI_OK;
+  TRI_CALL(tri_comm_all_gather(train->data_comm, "gradient norm", train->host_sums,
+                               (size_t)n * sizeof(double), train->data_norms));
+  for (int64_t c = 0; c < train->n_norm; c++) {
+    double sum = 0.0;
+    for (int r = 0; r < n_data; r++)
+      sum += train->data_norms[r * n + c];
+    train->host_sums[c] = sum;
   }
   return TRI_OK;
 }
@@ -236,6 +270,7 @@ static tri_status fetch_norm(tri_train *train, const float *gradient, double *no
   const int n_shares = train->grid.size[TRI_GRID_TENSOR];
   TRI_CALL(sum_squares(train, gradient));
   TRI_CALL(tri_train_fetch_sums(train, 0, train->n_norm + n_own));
+  TRI_CALL(gather_owned_norm(train));
   TRI_CALL(gather_norm(train, whole));
   *norm = n_shares == 1 ? tri_norm_of_chunks(train->whole_norm, whole)
                         : tri_norm_of_chunks(train->share_norms, n_shares * whole);
@@ -251,15 +286,21 @@ static tri_status mean_loss(tri_train *train, double *loss)
   return TRI_OK;
 }
 
-// Every rank of a stage holds its whole gradient and makes the same update.
+// Every rank updates what it owns.
 static tri_status update(tri_train *train, const float *gradient, float lr, double norm)
 {
   const tri_model *model = train->model;
-  tri_bf16 *rounded = model->dtype == TRI_DTYPE_BF16 ? train->weights : NULL;
-  TRI_CALL(tri_adamw_update(&train->adamw, train->stream, &model->parameters, 0,
-                            model->parameters.flat_count, train->parameters, rounded,
-                            train->moment1, train->moment2, gradient, train->step + 1, lr,
-                            tri_clip_scale(norm, train->job->train.clip)));
+  const bool whole = tri_train_has_whole_parameters(train);
+  for (int i = 0; i < train->n_owned; i++) {
+    const tri_owned_range *range = &train->owned[i];
+    float *parameters = train->parameters + (whole ? range->first : range->at);
+    tri_bf16 *rounded = whole ? NULL : (tri_bf16 *)train->weights + range->first;
+    TRI_CALL(tri_adamw_update(&train->adamw, train->stream, &model->parameters, range->first,
+                              range->end, parameters, rounded, train->moment1 + range->at,
+                              train->moment2 + range->at, gradient + range->first, train->step + 1,
+                              lr, tri_clip_scale(norm, train->job->train.clip)));
+  }
+  TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, model->dtype));
   return tri_tied_copy_weights(train->tied, train->weights);
 }
 

@@ -42,8 +42,9 @@ tri_status tri_adamw_update(const tri_adamw *adamw, tri_stream *stream,
     const int64_t from = parameter->offset > first ? parameter->offset : first;
     const int64_t parameter_end = parameter->offset + parameter->count;
     const int64_t to = parameter_end < end ? parameter_end : end;
-    TRI_CALL(k->adamw(stream, p + from, p_bf16 == NULL ? NULL : p_bf16 + from, m + from, v + from,
-                      g + from, to - from, lr, adamw->beta1, adamw->beta2, adamw->eps,
+    const int64_t at = from - first;
+    TRI_CALL(k->adamw(stream, p + at, p_bf16 == NULL ? NULL : p_bf16 + at, m + at, v + at, g + at,
+                      to - from, lr, adamw->beta1, adamw->beta2, adamw->eps,
                       parameter->decay ? adamw->weight_decay : 0.0f, grad_scale, correction1,
                       correction2));
   }

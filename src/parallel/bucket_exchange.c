@@ -241,24 +241,36 @@ static tri_status merge_slice(tri_bucket_exchange *x, const exchange_slot *slot)
   return tri_stream_copy_on_device(x->stream, result, stack[0].data, (size_t)n * sizeof(float));
 }
 
+// Sends the own slice of `array` to all and receives theirs.
+static tri_status gather_slices(tri_bucket_exchange *x, const char *what, exchange_slot *slot,
+                                char *array, size_t element_size)
+{
+  int n = 0;
+  int64_t own_first, first;
+  const size_t own_bytes = (size_t)slice_of(x, slot->bucket, x->rank, &own_first) * element_size;
+  const int tag = 2 * slot->bucket + 1;
+  for (int r = 0; r < x->size; r++) {
+    if (r == x->rank) continue;
+    const size_t bytes = (size_t)slice_of(x, slot->bucket, r, &first) * element_size;
+    x->sends[n] = (tri_message){array + (size_t)own_first * element_size, own_bytes, r, tag};
+    x->receives[n++] = (tri_message){array + (size_t)first * element_size, bytes, r, tag};
+  }
+  return tri_transport_start(x->transport, what, x->stream, x->sends, n, x->receives, n,
+                             &slot->transfer);
+}
+
+static bool is_sharded(const tri_bucket_exchange *x, int bucket)
+{
+  return x->plan.buckets->list[bucket].end <= x->plan.sharded_end;
+}
+
 static tri_status start_gather(tri_bucket_exchange *x, exchange_slot *slot)
 {
   TRI_CALL(merge_slice(x, slot));
-  int n = 0;
-  int64_t own_first, first;
-  const size_t own_bytes = (size_t)slice_of(x, slot->bucket, x->rank, &own_first) * sizeof(float);
-  for (int r = 0; r < x->size; r++) {
-    if (r == x->rank) continue;
-    const size_t bytes = (size_t)slice_of(x, slot->bucket, r, &first) * sizeof(float);
-    const int tag = 2 * slot->bucket + 1;
-    x->sends[n] = (tri_message){x->plan.buffers[0] + own_first, own_bytes, r, tag};
-    x->receives[n] = (tri_message){x->plan.buffers[0] + first, bytes, r, tag};
-    n++;
-  }
-  TRI_CALL(tri_transport_start(x->transport, "gradient gather", x->stream, x->sends, n, x->receives,
-                               n, &slot->transfer));
+  slot->stage = STAGE_DONE;
+  if (is_sharded(x, slot->bucket)) return TRI_OK;
   slot->stage = STAGE_GATHER;
-  return TRI_OK;
+  return gather_slices(x, "gradient gather", slot, (char *)x->plan.buffers[0], sizeof(float));
 }
 
 // Moves a slot on whose transfer is complete.
@@ -378,4 +390,21 @@ tri_status tri_bucket_exchange_synchronize(tri_bucket_exchange *x)
   TRI_CALL(tri_event_synchronize(x->ready[x->plan.buckets->n - 1]));
   TRI_CALL(tri_transport_synchronize(x->transport, x->exchanged));
   return TRI_OK;
+}
+
+// As many buckets as there are slots at a time, in order.
+tri_status tri_bucket_exchange_gather(tri_bucket_exchange *x, void *array, size_t element_size)
+{
+  const int n = x->plan.buckets->n;
+  TRI_CALL(tri_event_record(x->ready[0], x->compute));
+  TRI_CALL(tri_event_wait(x->ready[0], x->stream));
+  for (int b = 0; b < n + x->plan.in_flight; b++) {
+    exchange_slot *slot = slot_of(x, b);
+    if (slot->transfer != NULL) TRI_CALL(tri_transport_wait(&slot->transfer));
+    if (b >= n || !is_sharded(x, b)) continue;
+    slot->bucket = b;
+    TRI_CALL(gather_slices(x, "weight gather", slot, array, element_size));
+  }
+  TRI_CALL(tri_event_record(x->exchanged, x->stream));
+  return tri_event_wait(x->exchanged, x->compute);
 }

@@ -16,6 +16,7 @@ typedef struct tri_bucket_exchange_plan {
   int n_leaves;               // of the tree; each rank holds the share that sum_tree.h gives it
   int in_flight;              // buckets under way at once
   bool fast;                  // needs the transport's sums
+  int64_t sharded_end;        // the sums of buckets below it stay with the owners of their slices
   const tri_buckets *buckets; // borrowed
   float *const *buffers; // borrowed: the rank's nodes in leaf order, flat space each; at the end
                          // the sum of all ranks is in buffers[0]
@@ -44,3 +45,8 @@ TRI_MUST_CHECK tri_status tri_bucket_exchange_progress(tri_bucket_exchange *exch
 TRI_MUST_CHECK tri_status tri_bucket_exchange_finish(tri_bucket_exchange *exchange);
 // The host waits until the sums are there.
 TRI_MUST_CHECK tri_status tri_bucket_exchange_synchronize(tri_bucket_exchange *exchange);
+// Each rank's slices of buckets below sharded_end, of an array of elements of that size, go to all:
+// later work of `compute` sees them. Between steps. Waits for other ranks where the transport needs
+// the host.
+TRI_MUST_CHECK tri_status tri_bucket_exchange_gather(tri_bucket_exchange *exchange, void *array,
+                                                     size_t element_size);

@@ -5,11 +5,13 @@
 // Slices hold whole chunks of the norm, so that an owner alone can give their sums.
 enum { SLICE_ALIGN = TRI_NORM_CHUNK };
 
+// What the ranks do not divide evenly goes to other ranks from bucket to bucket.
 void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *first, int64_t *end)
 {
   const int64_t lines = (bucket->end - bucket->first + SLICE_ALIGN - 1) / SLICE_ALIGN;
-  const int64_t begin = bucket->first + lines * rank / size * SLICE_ALIGN;
-  const int64_t stop = bucket->first + lines * (rank + 1) / size * SLICE_ALIGN;
+  const int64_t turn = bucket->first / SLICE_ALIGN % size;
+  const int64_t begin = bucket->first + (lines * rank + turn) / size * SLICE_ALIGN;
+  const int64_t stop = bucket->first + (lines * (rank + 1) + turn) / size * SLICE_ALIGN;
   *first = begin < bucket->end ? begin : bucket->end;
   *end = stop < bucket->end ? stop : bucket->end;
 }

@@ -34,6 +34,8 @@ struct tri_data_parallel {
   tri_arena gradient_arena;
 
   tri_buckets buckets;
+  tri_owned_range *owned; // ascending
+  int n_owned;
   int n_ready;                   // buckets whose last leaf of this rank is merged
   bool recording;                // block_done exchanges nothing
   tri_bucket_exchange *exchange; // NULL for one rank
@@ -130,6 +132,34 @@ done:
   return status;
 }
 
+static bool is_sharded(const tri_data_parallel *dp)
+{
+  return dp->options.zero > 0 && dp->size > 1;
+}
+
+// The slices of this rank of the buckets that lie in the flat space, which cover it.
+static tri_status plan_owned(tri_data_parallel *dp)
+{
+  const int64_t flat = dp->parameters->flat_count;
+  int64_t at = 0;
+  TRI_CALL(TRI_NEW(TRI_MODULE_PARALLEL, dp->buckets.n + 1, &dp->owned));
+  if (!is_sharded(dp)) {
+    dp->owned[dp->n_owned++] = (tri_owned_range){0, flat, 0};
+    return TRI_OK;
+  }
+  int64_t first, end;
+  for (int64_t from = 0; from < flat;) {
+    int b = 0;
+    while (dp->buckets.list[b].first != from)
+      b++;
+    tri_bucket_slice(&dp->buckets.list[b], dp->size, dp->rank, &first, &end);
+    if (first < end) dp->owned[dp->n_owned++] = (tri_owned_range){first, end, at};
+    at += end - first;
+    from = dp->buckets.list[b].end;
+  }
+  return TRI_OK;
+}
+
 static tri_status check_options(const tri_data_parallel_options *options)
 {
   TRI_CHECK(options->n_leaves >= 1 && options->leaf_microbatches >= 1 && options->in_flight >= 1 &&
@@ -137,6 +167,9 @@ static tri_status check_options(const tri_data_parallel_options *options)
                 (int64_t)options->n_leaves * options->leaf_microbatches >= options->n_microbatches,
             TRI_ERR_ARGUMENT, "%d leaves of %d micro-batches do not make a batch of %d",
             options->n_leaves, options->leaf_microbatches, options->n_microbatches);
+  TRI_CHECK(options->zero == 0 || (options->zero == 1 && !options->fast), TRI_ERR_ARGUMENT,
+            "zero %d%s is not there: 0, or 1 with exact sums", options->zero,
+            options->fast ? " with fast sums" : "");
   return TRI_OK;
 }
 
@@ -146,6 +179,8 @@ static tri_status plan_exchange(tri_data_parallel *dp, tri_transport *transport)
   const tri_bucket_exchange_plan plan = {.n_leaves = dp->options.n_leaves,
                                          .in_flight = dp->options.in_flight,
                                          .fast = dp->options.fast,
+                                         .sharded_end =
+                                             is_sharded(dp) ? dp->parameters->flat_count : 0,
                                          .buckets = &dp->buckets,
                                          .buffers = dp->buffers};
   TRI_CALL(tri_bucket_exchange_create(transport, dp->stream, &plan, &dp->exchange));
@@ -160,6 +195,7 @@ static tri_status create_local(tri_data_parallel *dp, tri_transport *transport,
   TRI_CALL(plan_sums(dp));
   TRI_CALL(tri_buckets_plan(model, dp->options.first_blocks, dp->options.n_chunks,
                             dp->options.bucket_bytes, &dp->buckets));
+  TRI_CALL(plan_owned(dp));
   TRI_CALL(plan_buffers(dp));
   TRI_CALL(plan_exchange(dp, transport));
   return TRI_OK;
@@ -200,6 +236,7 @@ void tri_data_parallel_destroy(tri_data_parallel **dp)
   tri_bucket_exchange_destroy(&d->exchange);
   tri_arena_end(&d->gradient_arena);
   tri_buckets_free(&d->buckets);
+  TRI_FREE(&d->owned);
   TRI_FREE(&d->leaves);
   TRI_FREE(&d->buffers);
   TRI_FREE(&d->values);
@@ -212,6 +249,12 @@ void tri_data_parallel_share(const tri_data_parallel *dp, int *first, int *end)
   const tri_sum_node share = microbatches_of(dp, dp->rank);
   *first = share.first;
   *end = share.end;
+}
+
+int tri_data_parallel_owned(const tri_data_parallel *dp, const tri_owned_range **out)
+{
+  *out = dp->owned;
+  return dp->n_owned;
 }
 
 void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel_memory *out)
@@ -300,6 +343,12 @@ tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient)
   float *owner = sum + parameters->list[parameters->tied].offset;
   return dp->kernels->add(dp->stream, owner, owner, sum + parameters->flat_count,
                           parameters->tied_count);
+}
+
+tri_status tri_data_parallel_gather_weights(tri_data_parallel *dp, void *weights, tri_dtype dtype)
+{
+  if (!is_sharded(dp)) return TRI_OK;
+  return tri_bucket_exchange_gather(dp->exchange, weights, tri_dtype_size(dtype));
 }
 
 tri_status tri_data_parallel_synchronize(tri_data_parallel *dp)

@@ -30,6 +30,14 @@ expect_digest chunks_2 2 "$wanted" job.yaml run.dir=p6 parallel.pipeline=2 $chun
 expect_digest chunks_of_one_rank 1 "$wanted" job.yaml run.dir=p7 $chunks
 expect_digest chunks_of_one_rank_gpipe 1 "$wanted" job.yaml run.dir=p8 parallel.schedule=gpipe parallel.virtual_stages=4
 
+# The optimizer's state shared out, one rank without any of it included.
+expect_digest zero_2 2 "$wanted" job.yaml run.dir=o1 parallel.zero=1
+expect_digest zero_3_staged 3 "$wanted" job.yaml run.dir=o2 parallel.zero=1 parallel.transport=staged parallel.in_flight=1
+expect_digest zero_2_stages_2 4 "$wanted" job.yaml run.dir=o3 parallel.zero=1 parallel.pipeline=2
+few="model.width=8 model.layers=1 train.steps=3"
+train 1 out job.yaml run.dir=o4 $few
+expect_digest zero_owns_nothing 5 "$(digest_of out)" job.yaml run.dir=o5 $few parallel.zero=1
+
 # Tensor parallelism has sums of another order, its own whatever the rest of the layout; from the same state its losses and
 # norms are those of one rank but for rounding, and its initial state is that of one rank.
 train 2 out job.yaml run.dir=t1 parallel.tensor=2
@@ -37,6 +45,7 @@ tensor=$(digest_of out)
 expect_digest tensor_2_data_2 4 "$tensor" job.yaml run.dir=t2 parallel.tensor=2
 expect_digest tensor_2_stages_2 4 "$tensor" job.yaml run.dir=t3 parallel.tensor=2 parallel.pipeline=2
 expect_digest tensor_2_halves_2 4 "$tensor" job.yaml run.dir=t4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
+expect_digest tensor_2_zero_2 4 "$tensor" job.yaml run.dir=t8 parallel.tensor=2 parallel.zero=1
 expect_digest tensor_2_staged 2 "$tensor" job.yaml run.dir=t5 parallel.tensor=2 parallel.transport=staged
 train 4 out job.yaml run.dir=t6 parallel.tensor=4 model.heads=4
 train 1 out job.yaml run.dir=t7 model.heads=4
@@ -71,6 +80,9 @@ for n in 2 4 5; do expect_digest "groups_ranks_$n" $n "$grouped" job.yaml run.di
 
 train 1 out job.yaml run.dir=b1 train.precision=bf16
 rounded=$(digest_of out)
+expect_digest bf16_zero_3 3 "$rounded" job.yaml run.dir=b5 train.precision=bf16 parallel.zero=1
+expect_digest bf16_zero_2_halves_2 4 "$rounded" job.yaml run.dir=b6 train.precision=bf16 parallel.zero=1 parallel.pipeline=2 \
+  parallel.schedule=zb-h1
 expect_digest bf16_stages_2 2 "$rounded" job.yaml run.dir=b4 train.precision=bf16 parallel.pipeline=2
 for n in 2 3; do expect_digest "bf16_ranks_$n" $n "$rounded" job.yaml run.dir=b$n train.precision=bf16; done
 train 1 out job.yaml run.dir=k1 cpu.kernels=reference train.steps=3

@@ -53,8 +53,9 @@ static void free_state(gpt_rig *rig, state *s)
 
 static void update(gpt_rig *rig, state *s, int64_t first, int64_t end)
 {
-  EXPECT_OK(tri_adamw_update(&adamw, rig->stream, &rig->model->parameters, first, end, s->p,
-                             s->p_bf16, s->m, s->v, s->g, 3, 1e-2f, 0.5f));
+  EXPECT_OK(tri_adamw_update(&adamw, rig->stream, &rig->model->parameters, first, end, s->p + first,
+                             s->p_bf16 + first, s->m + first, s->v + first, s->g + first, 3, 1e-2f,
+                             0.5f));
 }
 
 static bool same(gpt_rig *rig, const void *a, const void *b, size_t size)

@@ -65,6 +65,7 @@ typedef struct tri_job_parallel {
   int pipeline; // parallel.pipeline: stages
   tri_pipeline_kind schedule;
   int virtual_stages;
+  int zero;        // parallel.zero: what data ranks share out
   char *transport; // parallel.transport: auto | host | nccl | staged
   tri_job_reduce reduce;
   bool overlap;

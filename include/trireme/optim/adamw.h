@@ -12,9 +12,9 @@ typedef struct tri_adamw {
   float weight_decay; // decoupled; parameters with decay == false get none
 } tri_adamw;
 
-// Updates the elements [first, end) of the flat space: p, m, v, g point at element 0 of the space
-// (f32), p_bf16 too or NULL. `step` counts from 1. Queued; any partition of the space into ranges
-// gives the same bits.
+// Updates the elements [first, end) of the flat space: p, m, v, g point at element `first` (f32),
+// p_bf16 too or NULL, so that an owner of some elements need not have arrays of all. `step` counts
+// from 1. Queued; any partition of the space into ranges gives the same bits.
 TRI_MUST_CHECK tri_status tri_adamw_update(const tri_adamw *adamw, tri_stream *stream,
                                            const tri_parameters *parameters, int64_t first,
                                            int64_t end, float *p, tri_bf16 *p_bf16, float *m,

@@ -27,6 +27,9 @@ typedef struct tri_data_parallel_options {
   int64_t bucket_bytes;  // a bucket closes at the first block boundary at or above this
   int in_flight;         // buckets that may be exchanged at once, >= 1
   bool fast;             // sums by the transport's all-reduce, where it has one
+  int zero; // 1: each rank gets the sums of the ranges that it owns alone, updates those, and
+            // gather_weights brings all together (Rajbhandari et al. 2020, section 5.1); not with
+            // fast
   // The parts of the chain of blocks whose backward passes run apart, as the chunks of a pipeline
   // stage do: their first blocks, ascending (n_chunks). NULL: what is held runs as one.
   const int *first_blocks; // read by create only
@@ -40,6 +43,12 @@ typedef struct tri_data_parallel_memory {
   size_t exchange_bytes;
 } tri_data_parallel_memory;
 
+// Elements [first, end) of the flat space that a rank owns: the place `at` of the first in an array
+// of what it owns alone.
+typedef struct tri_owned_range {
+  int64_t first, end, at;
+} tri_owned_range;
+
 // Plans buckets, buffers and requests; allocates them all. Collective on the transport's
 // communicator, errors agree. transport, stream and model are borrowed. The transport is destroyed
 // before it, so that nothing is under way when memory is released. *out owned.
@@ -51,6 +60,9 @@ void tri_data_parallel_destroy(tri_data_parallel **dp);
 
 // Micro-batches [first, end) of every global batch that this rank computes.
 void tri_data_parallel_share(const tri_data_parallel *dp, int *first, int *end);
+// What this rank owns: ascending ranges that begin at multiples of TRI_NORM_CHUNK; all of the space
+// with zero 0 or one rank. Borrowed; returns how many.
+int tri_data_parallel_owned(const tri_data_parallel *dp, const tri_owned_range **out);
 void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel_memory *out);
 
 // A step: begin; for each micro-batch of the share in order: gradients() says where to add, then,
@@ -60,8 +72,9 @@ void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel
 // A chunk may be ahead of those before it; with its last micro-batch it must be. A rank with an
 // empty share calls begin and wait only. Collective as a whole; errors are local.
 //
-// The gradient is an array as parameter.h describes; where the owner of a tied array and its second
-// use are both held, the owner's part is the sum of both.
+// With zero 1 the flat space of the gradient holds sums in the owned ranges alone; what lies after
+// it is whole. The gradient is an array as parameter.h describes; where the owner of a tied array
+// and its second use are both held, the owner's part is the sum of both.
 TRI_MUST_CHECK tri_status tri_data_parallel_begin(tri_data_parallel *dp);
 TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch,
                                                       int first_block, int end_block, float **out);
@@ -76,6 +89,11 @@ void tri_data_parallel_record(tri_data_parallel *dp, bool recording);
 TRI_MUST_CHECK tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch);
 
 TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient);
+// With zero 1: the ranges of the flat array `weights` that others own come from them, as later work
+// of the stream sees it; own ranges are there in the order of the stream. No-op otherwise.
+// Collective, errors are local.
+TRI_MUST_CHECK tri_status tri_data_parallel_gather_weights(tri_data_parallel *dp, void *weights,
+                                                           tri_dtype dtype);
 // The host waits until the gradient is there, within the limit of the communicator; to be called
 // before it waits for the stream, which would wait for ever for a rank that is gone.
 TRI_MUST_CHECK tri_status tri_data_parallel_synchronize(tri_data_parallel *dp);
