@@ -19,6 +19,7 @@ tri_status tri_train_plan_grid(tri_train *train)
       .size = {job->parallel.tensor, 1, job->parallel.data, job->parallel.pipeline},
       .n_virtual = job->parallel.virtual_stages,
       .schedule = job->parallel.schedule,
+      .zero = job->parallel.zero,
       .sequence = true};
   const tri_grid_limits limits = {.n_ranks = train->n_ranks,
                                   .n_blocks = tri_gpt_blocks(job->model.layers),

@@ -32,6 +32,11 @@ expect_digest chunks_of_one_rank_gpipe 1 "$wanted" job.yaml run.dir=p8 parallel.
 
 # The optimizer's state shared out, one rank without any of it included.
 expect_digest zero_2 2 "$wanted" job.yaml run.dir=o1 parallel.zero=1
+optimizer_of() { sed -n 's/^memory .* optimizer \([0-9]*\),.*/\1/p' "$1/run.log"; }
+shared=$(optimizer_of o1) whole=$(optimizer_of r2)
+if [ -n "$shared" ] && [ $((shared * 2)) -le $((whole + whole / 8)) ]; then ok zero_2_shares_memory; else
+  bad zero_2_shares_memory "'$shared' bytes of optimizer where one rank holds '$whole'"
+fi
 expect_digest zero_3_staged 3 "$wanted" job.yaml run.dir=o2 parallel.zero=1 parallel.transport=staged parallel.in_flight=1
 expect_digest zero_2_stages_2 4 "$wanted" job.yaml run.dir=o3 parallel.zero=1 parallel.pipeline=2
 few="model.width=8 model.layers=1 train.steps=3"
