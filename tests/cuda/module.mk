@@ -113,6 +113,7 @@ tests_cuda_trireme_on_doubles_LDADD = $(tests_cuda_ldadd)
 # transport.sh runs these at several rank counts, on several schedules.
 EXTRA_PROGRAMS += tests/cuda/data_parallel_test tests/cuda/pipeline_test tests/cuda/transport_test
 tests_cuda_data_parallel_test_SOURCES = tests/parallel/data_parallel_test.c
+tests_cuda_data_parallel_test_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_QUICK
 tests_cuda_data_parallel_test_LDADD = $(tests_cuda_ldadd)
 tests_cuda_pipeline_test_SOURCES = tests/parallel/pipeline_test.c
 tests_cuda_pipeline_test_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_QUICK
