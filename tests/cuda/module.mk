@@ -1,5 +1,6 @@
 # The emulation of CUDA (emulation.h). Its tests build it themselves, in each of its variants.
 EXTRA_DIST += \
+  tests/cuda/mutations.sh \
   tests/cuda/emulation.h \
   tests/cuda/emulation_arithmetic.h \
   tests/cuda/emulation_barrier.cpp \
