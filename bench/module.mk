@@ -6,6 +6,8 @@ bench_matmul_speed_SOURCES = \
   bench/peak.c \
   bench/peak.h
 
+EXTRA_PROGRAMS += bench/device_speed
+
 if TRI_FFTW
 EXTRA_PROGRAMS += bench/fft
 endif

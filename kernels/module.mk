@@ -27,7 +27,7 @@ EXTRA_DIST += $(tri_kernel_headers) $(tri_kernel_sources)
 SUFFIXES = .cu
 .cu.o:
 	@$(MKDIR_P) $(@D)
-	$(AM_V_GEN)$(TRI_NVCC) $(TRI_NVCCFLAGS) $(TRI_NVCC_ARCH) -I$(top_srcdir)/include $(NVCCFLAGS) -c -o $@ $<
+	$(AM_V_GEN)$(TRI_NVCC) $(TRI_NVCCFLAGS) $(TRI_NVCC_ARCH) -I$(top_srcdir)/include -I$(top_srcdir)/kernels $(NVCCFLAGS) -c -o $@ $<
 
 if TRI_CUDA
 noinst_LIBRARIES += libtrireme_kernels.a

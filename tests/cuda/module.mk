@@ -97,6 +97,9 @@ $(tests_cuda_doubles): $(tri_kernel_headers) tests/cuda/doubles.h tests/cuda/emu
 tests/cuda/doubles/%.o: kernels/%.cu
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(tests_cuda_doubles_cxx)
+tests/cuda/doubles/%.o: tests/gpu/%.cu
+	@$(MKDIR_P) $(@D)
+	$(AM_V_GEN)$(tests_cuda_doubles_cxx)
 tests/cuda/doubles/%.o: tests/cuda/%.cpp
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(tests_cuda_doubles_cxx)
@@ -121,8 +124,15 @@ tests_cuda_pipeline_test_CPPFLAGS = $(AM_CPPFLAGS) -DTEST_QUICK
 tests_cuda_pipeline_test_LDADD = $(tests_cuda_ldadd)
 tests_cuda_transport_test_SOURCES = tests/comm/transport_test.c
 tests_cuda_transport_test_LDADD = $(tests_cuda_ldadd)
-check_PROGRAMS += tests/cuda/backend_test tests/cuda/fft_test
+check_PROGRAMS += tests/cuda/backend_test tests/cuda/fft_test tests/cuda/probe_test
 tests_cuda_fft_test_LDADD = $(tests_cuda_ldadd)
 tests_cuda_backend_test_SOURCES = tests/cuda/backend_test.c $(KERNEL_CASES)
 tests_cuda_backend_test_LDADD = $(tests_cuda_ldadd)
+tests_cuda_probe_test_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/tests/gpu
+tests_cuda_probe_test_SOURCES = tests/gpu/probe_test.c tests/gpu/probe.h
+tests_cuda_probe_test_LDADD = tests/cuda/doubles/probe.o $(tests_cuda_ldadd)
+CLEANFILES += tests/cuda/doubles/probe.o
+EXTRA_PROGRAMS += tests/cuda/device_speed_on_doubles
+tests_cuda_device_speed_on_doubles_SOURCES = bench/device_speed.c
+tests_cuda_device_speed_on_doubles_LDADD = $(tests_cuda_ldadd)
 endif
