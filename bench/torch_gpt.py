@@ -1,5 +1,5 @@
-"""The peer of bench/train_vs_torch: the same GPT-2 in PyTorch, written as its users would for speed (fused AdamW,
-scaled_dot_product_attention, autocast for bf16). Prints one JSON line."""
+"""The peer of bench/train_vs_torch and, on a GPU, of tests/gpu/run: the same GPT-2 in PyTorch, written as its users would
+for speed (fused AdamW, scaled_dot_product_attention, autocast for bf16). Prints one JSON line."""
 
 import argparse
 import json
@@ -20,6 +20,7 @@ p.add_argument("--compile", action="store_true")
 p.add_argument("--threads", type=int, default=1)
 p.add_argument("--steps", type=int, default=6)
 p.add_argument("--ddp", action="store_true")
+p.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
 a = p.parse_args()
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -62,14 +63,14 @@ class GPT(nn.Module):
                 nn.init.normal_(q, std=0.02)
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x)
         logits = F.linear(self.ln_f(x), self.wte.weight)
         return F.cross_entropy(logits.view(-1, a.vocab).float(), targets.view(-1))
 
 
-model = GPT()
+model = GPT().to(a.device)
 rank = 0
 if a.ddp:
     import torch.distributed as dist
@@ -88,9 +89,9 @@ step_model = torch.compile(model) if a.compile else model
 
 seconds = []
 for step in range(a.steps):
-    tokens = torch.randint(0, a.vocab, (a.batch, a.context + 1))
+    tokens = torch.randint(0, a.vocab, (a.batch, a.context + 1), device=a.device)
     began = time.perf_counter()
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
+    with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.dtype == "bf16"):
         loss = step_model(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
