@@ -17,5 +17,6 @@ EXTRA_DIST += \
   bench/matmul \
   bench/runs.py \
   bench/torch_gpt.py \
+  bench/torch_products.py \
   bench/train_vs_torch \
   bench/weak_scaling

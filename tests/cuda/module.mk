@@ -61,6 +61,7 @@ dist_check_SCRIPTS += \
   tests/cuda/doubles_nccl.sh \
   tests/cuda/exchange_races.sh \
   tests/cuda/stream_races.sh \
+  tests/cuda/gpu_rehearsal.sh \
   tests/cuda/train.sh \
   tests/cuda/train_ranks.sh \
   tests/cuda/transport.sh
@@ -89,7 +90,7 @@ tests_cuda_doubles = \
   tests/cuda/doubles/emulation_warp.o \
   $(tri_kernel_sources:kernels/%.cu=tests/cuda/doubles/%.o)
 tests_cuda_doubles_cppflags = -I$(top_srcdir)/include -I$(top_srcdir)/tests -I$(top_srcdir)/tests/cuda \
-  -I$(top_srcdir)/kernels -isystem $(TRI_CUDA_DIR)/include
+  -I$(top_srcdir)/kernels -isystem $(TRI_CUDA_DIR)/include $(FFTW_CFLAGS) $(CPPFLAGS)
 tests_cuda_doubles_cxx = $(CXX) -std=c++17 -O2 -g -Wno-unknown-pragmas -fno-strict-aliasing -ffp-contract=off \
   $(tests_cuda_doubles_cppflags) -x c++ -c -o $@ $<
 $(tests_cuda_doubles): $(tri_kernel_headers) tests/cuda/doubles.h tests/cuda/emulation.h \

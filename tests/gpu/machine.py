@@ -107,7 +107,8 @@ def own_libraries(root):
     paths = " ".join(f"-L{f} -Wl,-rpath,{f} -Wl,-rpath-link,{f}" for f in folders if os.path.isdir(f))
     arguments = [
         "CC=gcc",
-        f"CPPFLAGS=-I{os.path.join(lib, 'openmpi/include')}",
+        # Headers that depend on the machine lie apart.
+        f"CPPFLAGS=-I{os.path.join(lib, 'openmpi/include')} -I{os.path.join(include, 'x86_64-linux-gnu')}",
         f"LDFLAGS={paths} -Wl,--disable-new-dtags",
         "LIBS=-lmpi",
     ]
