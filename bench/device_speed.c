@@ -223,14 +223,14 @@ static tri_status embedding_forward(const bench *b)
 {
   const sizes *z = b->z;
   return b->k->embedding_forward(b->stream, b->a[0], b->tokens, b->a[7], b->a[1], z->B, z->T, z->C,
-                                 0, b->dtype, &b->dropout);
+                                 0, z->Vp, 0, b->dtype, &b->dropout);
 }
 static tri_status embedding_backward(const bench *b)
 {
   const sizes *z = b->z;
   float *dwte = b->a[6];
   return b->k->embedding_backward(b->stream, dwte + 2 * z->C, dwte + (2 + z->Vp) * z->C, b->a[0],
-                                  b->tokens, z->B, z->T, z->C, b->dtype, &b->dropout);
+                                  b->tokens, z->B, z->T, z->C, 0, z->Vp, b->dtype, &b->dropout);
 }
 static tri_status layernorm_forward(const bench *b)
 {
@@ -248,19 +248,19 @@ static tri_status residual_layernorm_forward(const bench *b)
   const sizes *z = b->z;
   char *out = (char *)b->a[7];
   return b->k->residual_layernorm_forward(b->stream, out, b->a[0], b->a[5], rstd_of(b), b->a[1],
-                                          b->a[2], b->a[3], b->a[4], z->B, z->T, z->C, 1e-5f,
+                                          b->a[2], b->a[3], b->a[4], z->B * z->T, z->T, z->C, 1e-5f,
                                           b->dtype, &b->dropout);
 }
 static tri_status residual_forward(const bench *b)
 {
   const sizes *z = b->z;
-  return b->k->residual_forward(b->stream, b->a[0], b->a[1], b->a[2], z->B, z->T, z->C, b->dtype,
-                                &b->dropout);
+  return b->k->residual_forward(b->stream, b->a[0], b->a[1], b->a[2], z->B * z->T, z->T, z->C,
+                                b->dtype, &b->dropout);
 }
 static tri_status residual_backward(const bench *b)
 {
   const sizes *z = b->z;
-  return b->k->residual_backward(b->stream, b->a[0], b->a[1], z->B, z->T, z->C, b->dtype,
+  return b->k->residual_backward(b->stream, b->a[0], b->a[1], z->B * z->T, z->T, z->C, b->dtype,
                                  &b->dropout);
 }
 
