@@ -393,7 +393,8 @@ tri_status tri_bucket_exchange_synchronize(tri_bucket_exchange *x)
 }
 
 // As many buckets as there are slots at a time, in order.
-tri_status tri_bucket_exchange_gather(tri_bucket_exchange *x, void *array, size_t element_size)
+tri_status tri_bucket_exchange_gather(tri_bucket_exchange *x, void *array, int64_t count,
+                                      size_t element_size)
 {
   const int n = x->plan.buckets->n;
   TRI_CALL(tri_event_record(x->ready[0], x->compute));
@@ -401,7 +402,7 @@ tri_status tri_bucket_exchange_gather(tri_bucket_exchange *x, void *array, size_
   for (int b = 0; b < n + x->plan.in_flight; b++) {
     exchange_slot *slot = slot_of(x, b);
     if (slot->transfer != NULL) TRI_CALL(tri_transport_wait(&slot->transfer));
-    if (b >= n || !is_sharded(x, b)) continue;
+    if (b >= n || x->plan.buckets->list[b].end > count) continue;
     slot->bucket = b;
     TRI_CALL(gather_slices(x, "weight gather", slot, array, element_size));
   }

@@ -45,8 +45,8 @@ TRI_MUST_CHECK tri_status tri_bucket_exchange_progress(tri_bucket_exchange *exch
 TRI_MUST_CHECK tri_status tri_bucket_exchange_finish(tri_bucket_exchange *exchange);
 // The host waits until the sums are there.
 TRI_MUST_CHECK tri_status tri_bucket_exchange_synchronize(tri_bucket_exchange *exchange);
-// Each rank's slices of buckets below sharded_end, of an array of elements of that size, go to all:
+// Each rank's slices of buckets below `count`, of an array of elements of that size, go to all:
 // later work of `compute` sees them. Between steps. Waits for other ranks where the transport needs
 // the host.
 TRI_MUST_CHECK tri_status tri_bucket_exchange_gather(tri_bucket_exchange *exchange, void *array,
-                                                     size_t element_size);
+                                                     int64_t count, size_t element_size);

@@ -7,6 +7,10 @@
 typedef struct tri_bucket {
   int64_t first, end; // elements of an array of gradients
   int ready_block;    // complete when the backward of this block is done
+  // What is cut into slices, which moved by so many elements are the bucket's, as far as they lie
+  // in it: the bucket itself, but for the second use of a tied array the bucket of the array, so
+  // that both gradients of an element have one owner.
+  int64_t cut_first, cut_end, moved;
 } tri_bucket;
 
 typedef struct tri_buckets {
@@ -22,6 +26,6 @@ TRI_MUST_CHECK tri_status tri_buckets_plan(const tri_model *model, const int *fi
                                            int n_chunks, int64_t bucket_bytes, tri_buckets *out);
 void tri_buckets_free(tri_buckets *buckets);
 
-// Elements of the bucket that `rank` of `size` owns: the bucket cut at multiples of
-// TRI_NORM_CHUNK elements as evenly as may be.
+// Elements of the bucket that `rank` of `size` owns: what is cut, at multiples of TRI_NORM_CHUNK
+// elements as evenly as may be.
 void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *first, int64_t *end);

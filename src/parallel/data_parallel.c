@@ -137,6 +137,14 @@ static bool is_sharded(const tri_data_parallel *dp)
   return dp->options.zero > 0 && dp->size > 1;
 }
 
+// A second use whose array another stage holds goes there whole (tied.h).
+static int64_t sharded_end(const tri_data_parallel *dp)
+{
+  if (!is_sharded(dp)) return 0;
+  return dp->parameters->tied < 0 ? dp->parameters->flat_count
+                                  : tri_parameters_gradient_count(dp->parameters);
+}
+
 // The slices of this rank of the buckets that lie in the flat space, which cover it.
 static tri_status plan_owned(tri_data_parallel *dp)
 {
@@ -179,8 +187,7 @@ static tri_status plan_exchange(tri_data_parallel *dp, tri_transport *transport)
   const tri_bucket_exchange_plan plan = {.n_leaves = dp->options.n_leaves,
                                          .in_flight = dp->options.in_flight,
                                          .fast = dp->options.fast,
-                                         .sharded_end =
-                                             is_sharded(dp) ? dp->parameters->flat_count : 0,
+                                         .sharded_end = sharded_end(dp),
                                          .buckets = &dp->buckets,
                                          .buffers = dp->buffers};
   TRI_CALL(tri_bucket_exchange_create(transport, dp->stream, &plan, &dp->exchange));
@@ -340,15 +347,24 @@ tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient)
   if (dp->exchange != NULL) TRI_CALL(tri_bucket_exchange_finish(dp->exchange));
   *gradient = sum;
   if (parameters->tied < 0 || parameters->tied_count == 0) return TRI_OK;
-  float *owner = sum + parameters->list[parameters->tied].offset;
-  return dp->kernels->add(dp->stream, owner, owner, sum + parameters->flat_count,
-                          parameters->tied_count);
+  const int64_t tied = parameters->list[parameters->tied].offset;
+  const int64_t tied_end = tied + parameters->tied_count;
+  for (int r = 0; r < dp->n_owned; r++) {
+    const tri_owned_range *range = &dp->owned[r];
+    const int64_t first = range->first > tied ? range->first : tied;
+    const int64_t end = range->end < tied_end ? range->end : tied_end;
+    if (first >= end) continue;
+    const float *second_use = sum + parameters->flat_count + (first - tied);
+    TRI_CALL(dp->kernels->add(dp->stream, sum + first, sum + first, second_use, end - first));
+  }
+  return TRI_OK;
 }
 
 tri_status tri_data_parallel_gather_weights(tri_data_parallel *dp, void *weights, tri_dtype dtype)
 {
   if (!is_sharded(dp)) return TRI_OK;
-  return tri_bucket_exchange_gather(dp->exchange, weights, tri_dtype_size(dtype));
+  return tri_bucket_exchange_gather(dp->exchange, weights, dp->parameters->flat_count,
+                                    tri_dtype_size(dtype));
 }
 
 tri_status tri_data_parallel_synchronize(tri_data_parallel *dp)

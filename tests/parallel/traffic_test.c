@@ -39,6 +39,11 @@ TEST(replicas_are_as_by_hand)
   t.n_sums = 1;
   t.zero = 1; // weights in bf16 in place of gradients
   EXPECT(tri_traffic_of_replicas(&t) == 2800 + 1200);
+  t.n_tied = 100; // gradients that are sent, but no weights of their own
+  EXPECT(tri_traffic_of_replicas(&t) == 2800 + 800);
+  t.tied_whole = true; // and sent to all
+  EXPECT(tri_traffic_of_replicas(&t) == 2800 + 800 + 800);
+  t.n_tied = 0;
   t.zero = 2;
   EXPECT(tri_traffic_of_replicas(&t) == 2800 + 1200);
   t.zero = 3; // forward and backward of 5 micro-batches
@@ -204,7 +209,7 @@ static void invent_model(tri_model *model, int64_t offsets[N_BLOCKS + 1])
                                       .tied = -1}};
 }
 
-static void run_data_step(tri_data_parallel *dp)
+static void run_data_step(tri_data_parallel *dp, void *weights, tri_dtype dtype)
 {
   int first, end;
   float *gradient;
@@ -217,17 +222,20 @@ static void run_data_step(tri_data_parallel *dp)
       EXPECT_OK(tri_data_parallel_block_done(dp, m, block));
   }
   EXPECT_OK(tri_data_parallel_wait(dp, &gradient));
+  EXPECT_OK(tri_data_parallel_gather_weights(dp, weights, dtype));
   EXPECT_OK(tri_stream_synchronize(stream));
 }
 
-static void check_data(const tri_model *model, int n_microbatches)
+static void check_data(const tri_model *model, int n_microbatches, int zero, int weight_bytes,
+                       void *weights)
 {
   const int rank = tri_comm_rank(world), size = tri_comm_size(world);
   const tri_data_parallel_options options = {.n_leaves = n_microbatches,
                                              .leaf_microbatches = 1,
                                              .n_microbatches = n_microbatches,
                                              .bucket_bytes = 5 * TRI_NORM_CHUNK * 4,
-                                             .in_flight = 2};
+                                             .in_flight = 2,
+                                             .zero = zero};
   tri_transport *transport = NULL;
   tri_data_parallel *dp = NULL;
   EXPECT_OK(tri_transport_create(world, device, "host", NULL, &transport));
@@ -235,7 +243,10 @@ static void check_data(const tri_model *model, int n_microbatches)
   if (dp == NULL) return;
 
   tri_traffic_replicas t = {.n_ranks = size,
-                            .n_elements = tri_parameters_gradient_count(&model->parameters)};
+                            .n_elements = tri_parameters_gradient_count(&model->parameters),
+                            .tied_whole = model->parameters.tied < 0,
+                            .zero = zero,
+                            .weight_bytes = weight_bytes};
   tri_sum_node nodes[TRI_SUM_TREE_MAX_NODES];
   t.n_sums =
       tri_sum_tree_nodes(n_microbatches, tri_sum_tree_share(n_microbatches, size, rank), nodes);
@@ -245,11 +256,12 @@ static void check_data(const tri_model *model, int n_microbatches)
     int64_t first, end;
     tri_bucket_slice(&buckets.list[b], size, rank, &first, &end);
     t.n_owned += end - first;
+    if (first >= model->parameters.flat_count) t.n_tied += end - first;
   }
   tri_buckets_free(&buckets);
 
   const int64_t before = tri_comm_bytes_sent(world);
-  run_data_step(dp);
+  run_data_step(dp, weights, weight_bytes == 2 ? TRI_DTYPE_BF16 : TRI_DTYPE_F32);
   EXPECT(tri_comm_bytes_sent(world) - before == tri_traffic_of_replicas(&t));
   EXPECT_OK(tri_transport_finish(transport));
   tri_transport_destroy(&transport);
@@ -261,8 +273,20 @@ TEST(ranks_count_what_the_formula_of_replicas_says)
   int64_t offsets[N_BLOCKS + 1];
   tri_model model;
   invent_model(&model, offsets);
-  for (int n = 1; n <= 9; n++)
-    check_data(&model, n);
+  float *weights = NULL;
+  // The array of the second use is held here, too, or by another stage of a pipeline.
+  tri_parameter tied = {.offset = TRI_NORM_CHUNK, .count = 1000};
+  EXPECT_OK(TRI_NEW(TRI_MODULE_PARALLEL, model.parameters.flat_count, &weights));
+  for (int held = 0; held < 2; held++) {
+    model.parameters.tied = held - 1;
+    model.parameters.list = held ? &tied : NULL;
+    for (int n = 1; n <= 9; n++) {
+      check_data(&model, n, 0, 4, weights);
+      check_data(&model, n, 1, 4, weights);
+      check_data(&model, n, 1, 2, weights);
+    }
+  }
+  TRI_FREE(&weights);
 }
 
 static tri_status compute_nothing(void *user, const tri_pipeline_call *call)

@@ -72,9 +72,10 @@ void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel
 // A chunk may be ahead of those before it; with its last micro-batch it must be. A rank with an
 // empty share calls begin and wait only. Collective as a whole; errors are local.
 //
-// With zero 1 the flat space of the gradient holds sums in the owned ranges alone; what lies after
-// it is whole. The gradient is an array as parameter.h describes; where the owner of a tied array
-// and its second use are both held, the owner's part is the sum of both.
+// With zero 1 the flat space of the gradient holds sums in the owned ranges alone; after it lies
+// the whole second use of a tied array whose owner is not held. The gradient is an array as
+// parameter.h describes; where the owner of a tied array and its second use are both held, the
+// owner's part is the sum of both.
 TRI_MUST_CHECK tri_status tri_data_parallel_begin(tri_data_parallel *dp);
 TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch,
                                                       int first_block, int end_block, float **out);

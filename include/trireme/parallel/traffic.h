@@ -24,6 +24,8 @@ typedef struct tri_traffic_replicas {
   int n_ranks;        // that hold the same parameters
   int64_t n_elements; // of an array of gradients
   int64_t n_owned;    // of these, in the slices of this rank
+  int64_t n_tied;     // of the owned, of the second use of a tied array (parameter.h): no weights
+  bool tied_whole;    // which all get, with zero, too: another stage holds the array
   int n_sums; // partial sums that this rank sends of each slice: the nodes of its leaves in the
               // tree (tri_sum_tree_nodes); 0 for a rank without data
   int zero;
