@@ -14,20 +14,20 @@ static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int 
   void *const *saved = chunk->saved + work->slot * (chunk->end - chunk->first);
   void *const *kept = chunk->kept + work->weight_slot * (chunk->end - chunk->first);
   const int i = block - chunk->first;
-  return (tri_pass){.stream = train->stream,
-                    .batch = &work->batch,
-                    .training = work->training,
-                    .weights = train->weights,
-                    .gradients = gradients,
-                    .hidden_in = i == 0 ? work->input : hidden[i],
-                    .hidden_out = block + 1 == chunk->end ? work->output : hidden[i + 1],
-                    .saved = saved[i],
-                    .d_hidden = work->d_hidden,
-                    .part = work->part,
-                    .kept = work->part == TRI_BACKWARD_WHOLE ? NULL : kept[i],
-                    .scratch = train->scratch,
-                    .losses = train->losses,
-                    .seams = tri_tensor_seams(train->tensor)};
+  tri_pass pass = {.stream = train->stream,
+                   .batch = &work->batch,
+                   .training = work->training,
+                   .hidden_in = i == 0 ? work->input : hidden[i],
+                   .hidden_out = block + 1 == chunk->end ? work->output : hidden[i + 1],
+                   .saved = saved[i],
+                   .d_hidden = work->d_hidden,
+                   .part = work->part,
+                   .kept = work->part == TRI_BACKWARD_WHOLE ? NULL : kept[i],
+                   .scratch = train->scratch,
+                   .losses = train->losses,
+                   .seams = tri_tensor_seams(train->tensor)};
+  tri_pass_set_arrays(&pass, train->model, block, train->weights, gradients);
+  return pass;
 }
 
 // Between blocks, what travels meanwhile moves on.

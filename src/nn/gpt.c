@@ -331,38 +331,23 @@ tri_status tri_gpt_scatter_sum(const tri_gpt *gpt, const tri_pass *pass, void *p
                                   gpt->model.dtype);
 }
 
+// In its block.
 static int64_t offset_of(const tri_gpt *gpt, int block, int which)
 {
+  const tri_parameters *parameters = &gpt->model.parameters;
   TRI_ASSERT(gpt->first_parameter[block] >= 0);
-  return gpt->model.parameters.list[gpt->first_parameter[block] + which].offset;
-}
-
-static const void *weight_at(const tri_gpt *gpt, const void *weights, int64_t offset)
-{
-  return (const char *)weights + (size_t)offset * tri_dtype_size(gpt->model.dtype);
+  return parameters->list[gpt->first_parameter[block] + which].offset - parameters->offsets[block];
 }
 
 const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int block, int which)
 {
-  return weight_at(gpt, weights, offset_of(gpt, block, which));
+  return (const char *)weights +
+         (size_t)offset_of(gpt, block, which) * tri_dtype_size(gpt->model.dtype);
 }
 
 float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int block, int which)
 {
   return gradients + offset_of(gpt, block, which);
-}
-
-const void *tri_gpt_head_weight(const tri_gpt *gpt, const void *weights)
-{
-  const tri_parameters *parameters = &gpt->model.parameters;
-  return weight_at(gpt, weights,
-                   parameters->tied < 0 ? parameters->flat_count
-                                        : parameters->list[parameters->tied].offset);
-}
-
-float *tri_gpt_head_gradient(const tri_gpt *gpt, float *gradients)
-{
-  return gradients + gpt->model.parameters.flat_count;
 }
 
 size_t tri_gpt_take(size_t *end_bytes, int64_t count, size_t size)

@@ -105,9 +105,16 @@ void tri_gpt_decoder_restart(tri_gpt_decoder *decoder)
   decoder->position = 0;
 }
 
+static const void *weight_of(const tri_gpt_decoder *d, int block, int which)
+{
+  const tri_model *model = &d->gpt->model;
+  const size_t offset = (size_t)model->parameters.offsets[block] * tri_dtype_size(model->dtype);
+  return tri_gpt_weight(d->gpt, (const char *)d->weights + offset, block, which);
+}
+
 static const void *layer_weight(const tri_gpt_decoder *d, int layer, gpt_layer_parameter which)
 {
-  return tri_gpt_weight(d->gpt, d->weights, layer + 1, (int)which);
+  return weight_of(d, layer + 1, (int)which);
 }
 
 // Block `layer` on the one new row: x is replaced by the block's output. The caches of the layer
@@ -159,10 +166,10 @@ static tri_status decode_head(tri_gpt_decoder *d)
   char *base = tri_arena_at(&d->arena, 0);
   TRI_CALL(k->layernorm_forward(
       d->stream, base + d->at.norm, (float *)(base + d->at.mean), (float *)(base + d->at.rstd),
-      base + d->at.x, tri_gpt_weight(gpt, d->weights, block, GPT_LN_F_WEIGHT),
-      tri_gpt_weight(gpt, d->weights, block, GPT_LN_F_BIAS), 1, gpt->config.width, GPT_EPS, dtype));
+      base + d->at.x, weight_of(d, block, GPT_LN_F_WEIGHT), weight_of(d, block, GPT_LN_F_BIAS), 1,
+      gpt->config.width, GPT_EPS, dtype));
   TRI_CALL(k->linear_forward(d->stream, base + d->at.logits, NULL, base + d->at.norm,
-                             tri_gpt_head_weight(gpt, d->weights), NULL, 1, gpt->config.width,
+                             weight_of(d, 0, GPT_WTE), NULL, 1, gpt->config.width,
                              gpt->padded_vocab, dtype));
   TRI_CALL(k->convert(d->stream, base + d->at.logits_f32, TRI_DTYPE_F32, base + d->at.logits, dtype,
                       gpt->padded_vocab));
@@ -182,10 +189,10 @@ tri_status tri_gpt_decoder_step(tri_gpt_decoder *decoder, int32_t token, float *
   char *base = tri_arena_at(&d->arena, 0);
   memcpy(d->host_token, &token, sizeof token);
   TRI_CALL(tri_stream_copy_to_device(d->stream, base + d->at.token, d->host_token, sizeof token));
-  TRI_CALL(k->embedding_forward(
-      d->stream, base + d->at.x, (const int32_t *)(base + d->at.token),
-      tri_gpt_weight(gpt, d->weights, 0, GPT_WTE), tri_gpt_weight(gpt, d->weights, 0, GPT_WPE), 1,
-      1, gpt->config.width, 0, gpt->padded_vocab, d->position, gpt->model.dtype, NULL));
+  TRI_CALL(k->embedding_forward(d->stream, base + d->at.x, (const int32_t *)(base + d->at.token),
+                                weight_of(d, 0, GPT_WTE), weight_of(d, 0, GPT_WPE), 1, 1,
+                                gpt->config.width, 0, gpt->padded_vocab, d->position,
+                                gpt->model.dtype, NULL));
   for (int layer = 0; layer < gpt->config.n_layers; layer++)
     TRI_CALL(decode_block(d, layer));
   TRI_CALL(decode_head(d));

@@ -194,13 +194,13 @@ static tri_status classify_rows(const tri_gpt *gpt, const tri_pass *pass, const 
   const tri_kernels *k = tri_device_kernels(tri_stream_device(pass->stream));
   const tri_dtype dtype = gpt->model.dtype;
   const int64_t C = gpt->config.width, Vp = gpt->padded_vocab;
-  const void *wte = tri_gpt_head_weight(gpt, pass->weights);
+  const void *wte = pass->tied_weights;
   TRI_CALL(k->linear_forward(pass->stream, rows->logits, NULL, rows->x, wte, NULL, rows->n, C, Vp,
                              dtype));
   TRI_CALL(gpt->n_shares == 1 ? losses_of_rows(gpt, pass, rows) : losses_of_share(gpt, pass, rows));
   if (!pass->training) return TRI_OK;
-  TRI_CALL(k->linear_backward_weight(pass->stream, tri_gpt_head_gradient(gpt, pass->gradients),
-                                     NULL, rows->logits, rows->x, rows->n, C, Vp, dtype));
+  TRI_CALL(k->linear_backward_weight(pass->stream, pass->tied_gradients, NULL, rows->logits,
+                                     rows->x, rows->n, C, Vp, dtype));
   // The last use of these rows of x was above: their gradient takes their place.
   return k->linear_backward_input(pass->stream, rows->x, rows->logits, wte, NULL, rows->n, C, Vp,
                                   dtype);

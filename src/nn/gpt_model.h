@@ -59,13 +59,9 @@ typedef struct gpt_sizes {
 
 gpt_sizes tri_gpt_sizes(const tri_gpt *gpt, int B, int T);
 
-// Weights and gradients of the which-th parameter of a block that is held, in flat spaces.
+// Weights and gradients of the which-th parameter of a block that is held, in those of the block.
 const void *tri_gpt_weight(const tri_gpt *gpt, const void *weights, int block, int which);
 float *tri_gpt_gradient(const tri_gpt *gpt, float *gradients, int block, int which);
-
-// The same of the head, (Vp, C): the embedding's weights or a copy, and a gradient of its own.
-const void *tri_gpt_head_weight(const tri_gpt *gpt, const void *weights);
-float *tri_gpt_head_gradient(const tri_gpt *gpt, float *gradients);
 
 // Between shares; each does nothing where there is one, and `whole` and `part` are the same memory.
 // whole (N, width) from part (R, width) of all shares.

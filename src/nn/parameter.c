@@ -74,6 +74,11 @@ int64_t tri_parameters_weight_count(const tri_parameters *parameters)
   return parameters->flat_count + (parameters->tied < 0 ? parameters->tied_count : 0);
 }
 
+int64_t tri_parameters_tied_offset(const tri_parameters *parameters)
+{
+  return parameters->tied < 0 ? parameters->flat_count : parameters->list[parameters->tied].offset;
+}
+
 const tri_parameter *tri_parameters_find(const tri_parameters *parameters, const char *name)
 {
   for (int i = 0; i < parameters->n; i++) {

@@ -120,12 +120,10 @@ __attribute__((unused)) static tri_pass rig_pass(gpt_rig *rig, const tri_batch *
                                                  bool training)
 {
   const bool last = block == rig->model->n_blocks - 1;
-  return (tri_pass){
+  tri_pass pass = {
       .stream = rig->stream,
       .batch = batch,
       .training = training,
-      .weights = rig->weights,
-      .gradients = rig->gradients,
       .hidden_in = block == 0 ? NULL : rig->hidden[block],
       .hidden_out = last ? NULL : rig->hidden[block + 1],
       .saved = rig->saved[block],
@@ -133,6 +131,8 @@ __attribute__((unused)) static tri_pass rig_pass(gpt_rig *rig, const tri_batch *
       .scratch = rig->scratch,
       .losses = rig->losses,
   };
+  tri_pass_set_arrays(&pass, rig->model, block, rig->weights, rig->gradients);
+  return pass;
 }
 
 // Forward of all blocks. Returns the sum of losses, left one by one in host_losses.

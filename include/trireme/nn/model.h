@@ -67,9 +67,12 @@ typedef struct tri_pass {
   tri_stream *stream;
   const tri_batch *batch;
   bool training; // dropout on, and the last block also computes gradients of logits in its forward
-  const void *weights; // flat space in the model's dtype, tri_parameters_weight_count elements
-  float *gradients; // f32, tri_parameters_gradient_count elements, added to; used by backward, and
-                    // by the last block's forward in training
+  // Of the block, in the model's dtype: its part of the flat space, wherever that lies. And, for
+  // the last block, the tied array (parameter.h).
+  const void *weights, *tied_weights;
+  // f32, added to by backward, and by the last block's forward in training: of the block, and, for
+  // the last, of its use of the tied array.
+  float *gradients, *tied_gradients;
   const void *hidden_in;
   void *hidden_out;
   void *saved;
@@ -108,6 +111,11 @@ struct tri_model {
   int vocab_size;  // logits that count
   tri_parameters parameters;
 };
+
+// Points the pass at the block's places in a flat array of weights (tri_parameters_weight_count
+// elements) and one of gradients (tri_parameters_gradient_count; NULL: none).
+void tri_pass_set_arrays(tri_pass *pass, const tri_model *model, int block, const void *weights,
+                         float *gradients);
 
 // Ends a model of any family and nulls the pointer; NULL-safe.
 void tri_model_destroy(tri_model **model);

@@ -57,6 +57,8 @@ typedef struct tri_parameters {
 // Elements of an array of gradients, and of an array of weights that passes read.
 int64_t tri_parameters_gradient_count(const tri_parameters *parameters);
 int64_t tri_parameters_weight_count(const tri_parameters *parameters);
+// Where the tied array, or the copy of it, begins in an array of weights; tied_count > 0.
+int64_t tri_parameters_tied_offset(const tri_parameters *parameters);
 
 // The k-th of its boxes; their elements lie one after another.
 tri_box tri_parameter_box(const tri_parameter *parameter, int k);
