@@ -134,8 +134,8 @@ const job_key tri_job_table[JOB_N_KEYS] = {
 
     KEY("parallel.data", JOB_AUTO_OR_INTEGER, "auto | integer", "auto", "[0, 1048576]",
         parallel.data,
-        "data-parallel ranks, at most the micro-batches of a step; auto: the ranks started / "
-        "(tensor x pipeline); never changes a bit"),
+        "data-parallel ranks, which share the micro-batches of a step; those beyond their number "
+        "have none; auto: the ranks started / (tensor x pipeline); never changes a bit"),
     KEY("parallel.tensor", JOB_INTEGER, "integer", "1", "[1, 4096]", parallel.tensor,
         "ranks that share each block of the model, heads and columns and vocabulary, with the "
         "tokens split in between; neighbours, best inside a node; sums of another order than with "

@@ -135,11 +135,6 @@ static tri_status check_batch(const job_document *document, const tri_job *job)
        "train.microbatch %d does not divide train.global_batch %d: a step is a whole number of "
        "micro-batches",
        train->microbatch, train->global_batch);
-  const int n_microbatches = train->global_batch / train->microbatch;
-  RULE("parallel.data", job->parallel.data <= n_microbatches,
-       "parallel.data %d is more than the %d micro-batches of a step (train.global_batch %d / "
-       "train.microbatch %d)",
-       job->parallel.data, n_microbatches, train->global_batch, train->microbatch);
   RULE("train.microbatch", (int64_t)train->microbatch * train->context <= INT_MAX,
        "train.microbatch %d with train.context %d makes more than 2^31 - 1 tokens",
        train->microbatch, train->context);

@@ -29,11 +29,6 @@ tri_status tri_train_plan_grid(tri_train *train)
                                   .no_context = true};
   TRI_CALL(tri_grid_plan(&limits, &wish, &train->grid));
   tri_grid_coordinates(&train->grid, train->rank, train->at);
-  const int n_data = train->grid.size[TRI_GRID_DATA];
-  TRI_CHECK(n_data <= train->n_microbatches, TRI_ERR_CONFIG,
-            "%d data-parallel ranks for %d micro-batches (train.global_batch %d / train.microbatch "
-            "%d): start fewer ranks, or make the micro-batch smaller",
-            n_data, train->n_microbatches, job->train.global_batch, job->train.microbatch);
   return TRI_OK;
 }
 

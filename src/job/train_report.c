@@ -166,12 +166,24 @@ static void print_layout(const tri_train *train)
   if (train->n_ranks > 1) tri_log(TRI_LOG_INFO, "           %s", tri_grid_comms_text(train->comms));
 }
 
+// They are right, and gain no time.
+static void print_ranks_without_data(const tri_train *train)
+{
+  const int n_data = train->grid.size[TRI_GRID_DATA], group = train->job->train.sum_group;
+  const int n_groups = (train->n_microbatches + group - 1) / group;
+  if (n_data <= n_groups) return;
+  tri_log(TRI_LOG_INFO,
+          "           %d of %d data ranks have no micro-batch: a step has %d sum group%s",
+          n_data - n_groups, n_data, n_groups, n_groups == 1 ? "" : "s");
+}
+
 static void print_header(const tri_train *train, const rank_facts *all)
 {
   const tri_job *job = train->job;
   tri_log(TRI_LOG_INFO, "run        %s in %s, seed %" PRIu64, job->name, train->run_dir, job->seed);
   tri_log(TRI_LOG_INFO, "device     %s", all[0].device);
   print_layout(train);
+  print_ranks_without_data(train);
   print_ranks(train, all);
   print_exchange(train);
   print_pipeline(train);

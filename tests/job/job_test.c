@@ -279,7 +279,6 @@ TEST(rules_between_values)
   EXPECT_OVERRIDE_REFUSED("train.warmup_steps 101 is more than train.steps 100",
                           "train.warmup_steps=101");
   EXPECT_OVERRIDE_REFUSED("train.min_lr 1 is more than train.lr", "train.min_lr=1");
-  EXPECT_OVERRIDE_REFUSED("parallel.data 7 is more than the 6 micro-batches", "parallel.data=7");
   EXPECT_OVERRIDE_REFUSED("parallel.reduce fast is NCCL's all-reduce, which needs device cuda",
                           "parallel.reduce=fast");
   static const char *const fast[] = {"device=cuda", "parallel.reduce=fast",

@@ -5,6 +5,7 @@ check_PROGRAMS += \
 
 check_PROGRAMS += tests/job/step_test
 dist_check_SCRIPTS += \
+  tests/job/edges_test.sh \
   tests/job/hang_test.sh \
   tests/job/invariance_test.sh \
   tests/job/layouts_test.sh \

@@ -16,7 +16,6 @@ if "$trireme" --version | grep -q cuda=no; then
 elif [ ! -e /dev/nvidiactl ]; then
   expect_error no_nvidia_driver 2 8 "no NVIDIA driver" job.yaml device=cuda run.dir=e4
 fi
-expect_error too_many_ranks 6 3 "micro-batch" job.yaml run.dir=e5
 expect_error other_rank_count 2 3 "nearest layouts of 2 ranks: data 2, or pipeline 2" job.yaml run.dir=e6 parallel.data=3
 expect_error more_stages_than_blocks 1 3 "pipeline" job.yaml run.dir=e6 parallel.pipeline=5
 expect_error chunks_of_1f1b 2 3 "1f1b" job.yaml run.dir=e6 parallel.pipeline=2 parallel.virtual_stages=2
