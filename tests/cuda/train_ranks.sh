@@ -77,15 +77,15 @@ expect_fault() {
   fi
 }
 expect_fault asynchronous_error 9 'rank 1: error: .*NCCL: operation [0-9]* "gradient .*remote process exited' \
-  TRI_DOUBLE_FAIL=ncclCommGetAsyncError:60 job.yaml $small run.dir=x1
+  TRI_DOUBLE_FAIL=ncclCommGetAsyncError:60 job.yaml $small run.dir=fault1
 expect_fault call_fails 9 'rank 1: error: .*ncclSend and ncclRecv: unhandled system error' \
-  TRI_DOUBLE_FAIL=ncclSend:9 job.yaml $small run.dir=x2
+  TRI_DOUBLE_FAIL=ncclSend:9 job.yaml $small run.dir=fault2
 expect_fault communicator_fails 9 'rank 1: error: .*ncclCommInitRankConfig' \
-  TRI_DOUBLE_FAIL=ncclCommInitRankConfig:1 job.yaml $small run.dir=x3 parallel.limit_seconds=3
+  TRI_DOUBLE_FAIL=ncclCommInitRankConfig:1 job.yaml $small run.dir=fault3 parallel.limit_seconds=3
 expect_fault device_of_one_rank_fails 14 'rank 1: error: .*CUDA' \
-  TRI_DOUBLE_FAIL=async:300 job.yaml $small run.dir=x4
+  TRI_DOUBLE_FAIL=async:300 job.yaml $small run.dir=fault4
 expect_fault abort_hangs 9 'rank 1: NCCL: operation .*; ncclCommAbort did not return within 10 s: this process ends' \
-  "TRI_DOUBLE_FAIL=ncclCommGetAsyncError:60 TRI_DOUBLE_HANG=ncclCommAbort" job.yaml $small run.dir=x5
+  "TRI_DOUBLE_FAIL=ncclCommGetAsyncError:60 TRI_DOUBLE_HANG=ncclCommAbort" job.yaml $small run.dir=fault5
 
 # A rank that stands still while others wait for its part of a sum.
 mpirun -n 2 "$trireme" run job.yaml $small train.steps=1000000 run.dir=still parallel.limit_seconds=2 >out 2>&1 &
