@@ -174,6 +174,10 @@ static tri_status check_graph(const job_document *document, const tri_job *job)
        "cuda.graph is true, but the model is split (parallel.tensor %d, pipeline %d, "
        "virtual_stages %d): a graph has no messages between ranks",
        parallel->tensor, parallel->pipeline, parallel->virtual_stages);
+  RULE("cuda.graph", parallel->zero < 2,
+       "cuda.graph is true, but with parallel.zero %d each block sends its gradient to others: a "
+       "graph has no messages between ranks; take zero 0 or 1",
+       parallel->zero);
   return TRI_OK;
 }
 

@@ -6,8 +6,7 @@ static bool ends_model(const tri_train *train, const tri_train_chunk *chunk)
   return chunk->end == train->model->n_blocks;
 }
 
-static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int block,
-                        float *gradients)
+static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int block)
 {
   const tri_train_chunk *chunk = work->chunk;
   void *const *hidden = chunk->hidden + work->slot * (chunk->end - chunk->first);
@@ -26,7 +25,7 @@ static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int 
                    .scratch = train->scratch,
                    .losses = train->losses,
                    .seams = tri_tensor_seams(train->tensor)};
-  tri_pass_set_arrays(&pass, train->model, block, train->weights, gradients);
+  tri_pass_set_arrays(&pass, train->model, block, train->weights, NULL);
   return pass;
 }
 
@@ -41,24 +40,33 @@ tri_status tri_train_forward(tri_train *train, const tri_train_work *work)
   const tri_model *model = train->model;
   for (int block = work->chunk->first; block < work->chunk->end; block++) {
     if (block == model->n_blocks - 1) break;
-    const tri_pass pass = pass_of(train, work, block, NULL);
+    const tri_pass pass = pass_of(train, work, block);
     TRI_CALL(model->operations->forward(model, block, &pass));
     TRI_CALL(progress(train));
   }
   return TRI_OK;
 }
 
-static tri_status run_head(tri_train *train, const tri_train_work *work, float *gradients)
+// Where the pass adds its gradients.
+static tri_status add_gradients(tri_train *train, const tri_train_work *work, int block,
+                                tri_pass *pass)
+{
+  return tri_data_parallel_gradients(train->dp, work->index, block, &pass->gradients,
+                                     &pass->tied_gradients);
+}
+
+static tri_status run_head(tri_train *train, const tri_train_work *work, bool gradients)
 {
   const int head = train->model->n_blocks - 1;
-  const tri_pass pass = pass_of(train, work, head, gradients);
+  tri_pass pass = pass_of(train, work, head);
+  if (gradients) TRI_CALL(add_gradients(train, work, head, &pass));
   TRI_CALL(train->model->operations->forward(train->model, head, &pass));
   return progress(train);
 }
 
 tri_status tri_train_losses(tri_train *train, const tri_train_work *work)
 {
-  return run_head(train, work, NULL);
+  return run_head(train, work, false);
 }
 
 tri_status tri_train_sum_losses(tri_train *train, const tri_batch *batch, int index)
@@ -67,16 +75,15 @@ tri_status tri_train_sum_losses(tri_train *train, const tri_batch *batch, int in
   return train->kernels->sum(train->stream, train->sums + train->n_norm + index, train->losses, n);
 }
 
-// Backward of blocks [first, end) of the chunk; `gradients` NULL: the first half, which adds to
-// none.
+// Backward of blocks [first, end) of the chunk; without gradients: the first half.
 static tri_status backward(tri_train *train, const tri_train_work *work, int first, int end,
-                           float *gradients)
+                           bool gradients)
 {
   for (int block = end - 1; block >= first; block--) {
-    const tri_pass pass = pass_of(train, work, block, gradients);
+    tri_pass pass = pass_of(train, work, block);
+    if (gradients) TRI_CALL(add_gradients(train, work, block, &pass));
     TRI_CALL(train->model->operations->backward(train->model, block, &pass));
-    if (gradients != NULL)
-      TRI_CALL(tri_data_parallel_block_done(train->dp, work->microbatch, block));
+    if (gradients) TRI_CALL(tri_data_parallel_block_done(train->dp, work->index, block));
     TRI_CALL(progress(train));
   }
   return TRI_OK;
@@ -85,22 +92,16 @@ static tri_status backward(tri_train *train, const tri_train_work *work, int fir
 // The head's forward and the backward of blocks [first, n_blocks).
 static tri_status end_model(tri_train *train, const tri_train_work *work, int first)
 {
-  const int n_blocks = train->model->n_blocks;
-  float *gradients = NULL;
-  TRI_CALL(tri_data_parallel_gradients(train->dp, work->microbatch, first, n_blocks, &gradients));
-  TRI_CALL(run_head(train, work, gradients));
-  TRI_CALL(tri_train_sum_losses(train, &work->batch, work->microbatch - train->first_microbatch));
-  return backward(train, work, first, n_blocks, gradients);
+  TRI_CALL(run_head(train, work, true));
+  TRI_CALL(tri_train_sum_losses(train, &work->batch, work->index));
+  return backward(train, work, first, train->model->n_blocks, true);
 }
 
 static tri_status backward_at_once(tri_train *train, const tri_train_work *work)
 {
   const tri_train_chunk *chunk = work->chunk;
-  float *gradients = NULL;
   if (ends_model(train, chunk)) return end_model(train, work, chunk->first);
-  TRI_CALL(tri_data_parallel_gradients(train->dp, work->microbatch, chunk->first, chunk->end,
-                                       &gradients));
-  return backward(train, work, chunk->first, chunk->end, gradients);
+  return backward(train, work, chunk->first, chunk->end, true);
 }
 
 // The head has no halves: all of it belongs to the first, where it is a chunk by itself to the
@@ -109,17 +110,12 @@ tri_status tri_train_backward(tri_train *train, const tri_train_work *work)
 {
   const tri_train_chunk *chunk = work->chunk;
   const int end = ends_model(train, chunk) ? chunk->end - 1 : chunk->end;
-  float *gradients = NULL;
   switch (work->part) {
   case TRI_BACKWARD_WHOLE: return backward_at_once(train, work);
   case TRI_BACKWARD_INPUT:
     if (ends_model(train, chunk)) TRI_CALL(end_model(train, work, end));
-    return backward(train, work, chunk->first, end, NULL);
-  case TRI_BACKWARD_WEIGHT:
-    if (chunk->first == end) return TRI_OK;
-    TRI_CALL(
-        tri_data_parallel_gradients(train->dp, work->microbatch, chunk->first, end, &gradients));
-    return backward(train, work, chunk->first, end, gradients);
+    return backward(train, work, chunk->first, end, false);
+  case TRI_BACKWARD_WEIGHT: return backward(train, work, chunk->first, end, true);
   }
   return TRI_ERROR(TRI_ERR_INTERNAL, "part %d of a backward is none", (int)work->part);
 }

@@ -108,7 +108,7 @@ static tri_status open_data_parallel(tri_train *train)
       tri_data_parallel_create(train->transport, train->stream, train->model, &options, &train->dp);
   TRI_FREE(&first_blocks);
   TRI_CALL(status);
-  tri_data_parallel_share(train->dp, &train->first_microbatch, &train->end_microbatch);
+  train->n_own = tri_data_parallel_count(train->dp);
   train->sharded = train->grid.zero > 0 && train->grid.size[TRI_GRID_DATA] > 1;
   train->n_owned = tri_data_parallel_owned(train->dp, &train->owned);
   for (int i = 0; i < train->n_owned; i++)
@@ -140,14 +140,14 @@ static tri_status open_pipeline(tri_train *train)
   const tri_job *job = train->job;
   const tri_model *model = train->model;
   if (virtual_stages(train) == 1) return TRI_OK;
-  const tri_pipeline_options options = {
-      .kind = train->grid.schedule,
-      .n_virtual = train->grid.n_virtual,
-      .n_microbatches = train->end_microbatch - train->first_microbatch,
-      .message_bytes =
-          (size_t)train->B * (size_t)train->T * (size_t)model->width * tri_dtype_size(model->dtype),
-      .transport = job->parallel.transport,
-      .limit_seconds = job->parallel.limit_seconds};
+  const tri_pipeline_options options = {.kind = train->grid.schedule,
+                                        .n_virtual = train->grid.n_virtual,
+                                        .n_microbatches = train->n_own,
+                                        .message_bytes = (size_t)train->B * (size_t)train->T *
+                                                         (size_t)model->width *
+                                                         tri_dtype_size(model->dtype),
+                                        .transport = job->parallel.transport,
+                                        .limit_seconds = job->parallel.limit_seconds};
   TRI_CALL(tri_pipeline_create(train->pipeline_comm, train->stream, &options, &train->pipeline));
   const tri_pipeline_schedule *schedule = tri_pipeline_get_schedule(train->pipeline);
   for (int c = 0; schedule != NULL && c < train->grid.n_virtual; c++) {

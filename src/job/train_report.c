@@ -18,8 +18,8 @@ typedef struct rank_facts {
   uint64_t parameter_bytes, optimizer_bytes, activation_bytes, pipeline_bytes;
   uint64_t gradient_bytes, exchange_bytes;
   int n_gradient_buffers;
-  int first_microbatch, end_microbatch;
-  int stage, first_block, end_block; // of its first chunk
+  int n_microbatches, first_microbatch, next_microbatch; // of a step; -1: none
+  int stage, first_block, end_block;                     // of its first chunk
 } rank_facts;
 
 enum { MOST_RANKS_LISTED = 16 };
@@ -54,6 +54,20 @@ static const char *stage_text(const tri_train *train, const rank_facts *f, char 
   return text;
 }
 
+// "[2, 4)", or by rounds "1, 3, …, 2 of them": those of a step.
+static const char *microbatches_text(const rank_facts *f, char *text, size_t size)
+{
+  const int step = f->next_microbatch - f->first_microbatch;
+  if (f->n_microbatches == 0 || f->first_microbatch < 0)
+    snprintf(text, size, "none");
+  else if (step == 1 || f->next_microbatch < 0)
+    snprintf(text, size, "[%d, %d)", f->first_microbatch, f->first_microbatch + f->n_microbatches);
+  else
+    snprintf(text, size, "%d, %d, …, %d in all", f->first_microbatch, f->next_microbatch,
+             f->n_microbatches);
+  return text;
+}
+
 static void own_facts(const tri_train *train, rank_facts *facts)
 {
   tri_device_facts device;
@@ -71,8 +85,9 @@ static void own_facts(const tri_train *train, rank_facts *facts)
   facts->gradient_bytes = memory.gradient_bytes;
   facts->exchange_bytes = memory.exchange_bytes;
   facts->n_gradient_buffers = memory.n_gradient_buffers;
-  facts->first_microbatch = train->first_microbatch;
-  facts->end_microbatch = train->end_microbatch;
+  facts->n_microbatches = train->n_own;
+  facts->first_microbatch = train->n_own > 0 ? tri_data_parallel_microbatch(train->dp, 0) : -1;
+  facts->next_microbatch = train->n_own > 1 ? tri_data_parallel_microbatch(train->dp, 1) : -1;
   facts->stage = train->at[TRI_GRID_PIPELINE];
   facts->first_block = train->chunks[0].first;
   facts->end_block = train->chunks[0].end;
@@ -86,12 +101,11 @@ static void print_ranks(const tri_train *train, const rank_facts *all)
     // Devices that differ are told a rank; the header has named the first.
     const bool told = strcmp(f->device, all[0].device) != 0;
     const bool wired = f->binding.network[0] != '\0';
-    char stage[64];
-    tri_log(TRI_LOG_INFO,
-            "  rank %-4d %s, units %s%s, %d thread%s%s, micro-batches [%d, %d)%s%s%s%s", r,
+    char stage[64], dealt[64];
+    tri_log(TRI_LOG_INFO, "  rank %-4d %s, units %s%s, %d thread%s%s, micro-batches %s%s%s%s%s", r,
             f->binding.host, f->binding.units, f->binding.bound ? "" : " (not bound)", f->n_threads,
             f->n_threads == 1 ? "" : "s", stage_text(train, f, stage, sizeof stage),
-            f->first_microbatch, f->end_microbatch, told ? ", " : "", told ? f->device : "",
+            microbatches_text(f, dealt, sizeof dealt), told ? ", " : "", told ? f->device : "",
             wired ? ", network " : "", f->binding.network);
   }
   if (shown < train->n_ranks)
@@ -111,19 +125,28 @@ static void print_model(const tri_train *train)
           tri_dtype_name(model->dtype));
 }
 
+// "2 buffers", or "slices": zero 2.
+static const char *buffers_text(const rank_facts *f, char *text, size_t size)
+{
+  const int n = f->n_gradient_buffers;
+  snprintf(text, size, n == 0 ? "slices" : n == 1 ? "%d buffer" : "%d buffers", n);
+  return text;
+}
+
 static void print_memory(const tri_train *train, const rank_facts *all)
 {
   const rank_facts *f = &all[0];
   for (int r = 1; r < train->n_ranks; r++) {
     if (all_bytes(&all[r]) > all_bytes(f)) f = &all[r];
   }
+  char buffers[32];
   tri_log(TRI_LOG_INFO,
           "memory     %" PRIu64 " bytes (%.1f MiB) on rank %d, the fullest: parameters %" PRIu64
-          ", gradients %" PRIu64 " (%d buffer%s), optimizer %" PRIu64 ", activations %" PRIu64
+          ", gradients %" PRIu64 " (%s), optimizer %" PRIu64 ", activations %" PRIu64
           ", exchange %" PRIu64 ", pipeline %" PRIu64,
           all_bytes(f), mib(all_bytes(f)), (int)(f - all), f->parameter_bytes, f->gradient_bytes,
-          f->n_gradient_buffers, f->n_gradient_buffers == 1 ? "" : "s", f->optimizer_bytes,
-          f->activation_bytes, f->exchange_bytes, f->pipeline_bytes);
+          buffers_text(f, buffers, sizeof buffers), f->optimizer_bytes, f->activation_bytes,
+          f->exchange_bytes, f->pipeline_bytes);
 }
 
 static void print_exchange(const tri_train *train)

@@ -62,7 +62,7 @@ typedef struct tri_train_work {
   tri_backward_part part;
   tri_batch batch;
   bool training;
-  int microbatch;    // of the global batch
+  int index;         // in the micro-batches of this rank
   const void *input; // hidden states that come in, for a chunk that does not begin the model
   void *output;      // and go out, for one that does not end it
   void *d_hidden;    // backward: the gradient of the output, then of the input
@@ -132,9 +132,9 @@ typedef struct tri_train {
   tri_event *handed_over; // from the stream that computes to the one that copies
   float *staging;         // host: largest parameter
 
-  int first_microbatch, end_microbatch; // share of this rank
-  uint64_t start_step;                  // step at which prefetching began
-  uint64_t next_request;                // micro-batches of this share asked for since then
+  int n_own;             // micro-batches of a step that this rank computes
+  uint64_t start_step;   // step at which prefetching began
+  uint64_t next_request; // micro-batches of this share asked for since then
 
   int64_t step;     // steps done
   uint64_t samples; // consumed: the whole position in the data
@@ -201,6 +201,9 @@ TRI_MUST_CHECK tri_status tri_train_list_arrays(tri_train *train);
 // Brings the weights up to date with the parameters: those in another type, those that others own,
 // and the last stage's copy of the tied array. Collective.
 TRI_MUST_CHECK tri_status tri_train_round_weights(tri_train *train);
+
+// The last stage's copy of the tied array, from the first stage's. Collective.
+TRI_MUST_CHECK tri_status tri_train_copy_tied(tri_train *train);
 
 // One step: gradient of a global batch, clipping, update. Collective. TRI_ERR_NUMERIC when loss or
 // norm is not finite, on all ranks alike.

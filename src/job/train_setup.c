@@ -160,8 +160,7 @@ static tri_status open_step(tri_train *train)
   TRI_CALL(tri_train_open_memory(train));
   TRI_CALL(tri_train_list_arrays(train));
   if (!train->job->cuda.graph) return TRI_OK;
-  const int n = train->end_microbatch - train->first_microbatch;
-  return TRI_NEW(TRI_MODULE_JOB, n * train->n_slots, &train->graphs);
+  return TRI_NEW(TRI_MODULE_JOB, train->n_own * train->n_slots, &train->graphs);
 }
 
 static tri_status prepare_data(tri_train *train)
@@ -199,7 +198,7 @@ tri_status tri_train_open(tri_train *train, tri_runtime *runtime, const tri_job 
 
 static void close_graphs(tri_train *train)
 {
-  const int n = train->graphs == NULL ? 0 : train->end_microbatch - train->first_microbatch;
+  const int n = train->graphs == NULL ? 0 : train->n_own;
   for (int g = 0; g < n * train->n_slots; g++)
     tri_graph_destroy(&train->graphs[g]);
   TRI_FREE(&train->graphs);

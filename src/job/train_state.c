@@ -226,6 +226,13 @@ tri_status tri_train_initialize(tri_train *train)
   return TRI_OK;
 }
 
+tri_status tri_train_copy_tied(tri_train *train)
+{
+  const size_t offset = (size_t)tri_parameters_tied_offset(&train->model->parameters);
+  return tri_tied_copy_weights(train->tied, (char *)train->weights +
+                                                offset * tri_dtype_size(train->model->dtype));
+}
+
 tri_status tri_train_round_weights(tri_train *train)
 {
   const tri_dtype dtype = train->model->dtype;
@@ -236,7 +243,7 @@ tri_status tri_train_round_weights(tri_train *train)
                                      TRI_DTYPE_F32, range->end - range->first));
   }
   TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, dtype));
-  return tri_tied_copy_weights(train->tied, train->weights);
+  return tri_train_copy_tied(train);
 }
 
 // --- attributes: the state that is not arrays

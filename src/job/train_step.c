@@ -4,14 +4,21 @@
 #include "job/train_run.h"
 #include "trireme/telemetry/clock.h"
 
+// The number in the global batch of this rank's i-th micro-batch. What is computed for none is not
+// used: any will do.
+static int number_of(const tri_train *train, int i)
+{
+  const int microbatch = tri_data_parallel_microbatch(train->dp, i);
+  return microbatch < 0 ? 0 : microbatch;
+}
+
 // The run's micro-batches that this rank computes are numbered 0, 1, 2, … over all steps: the first
 // sample of number k.
 static uint64_t first_sample_of(const tri_train *train, uint64_t start_step, uint64_t k)
 {
-  const uint64_t share = (uint64_t)(train->end_microbatch - train->first_microbatch);
-  const uint64_t step = start_step + k / share;
-  const uint64_t microbatch = (uint64_t)train->first_microbatch + k % share;
-  return (step * (uint64_t)train->n_microbatches + microbatch) * (uint64_t)train->B;
+  const uint64_t step = start_step + k / (uint64_t)train->n_own;
+  const int microbatch = number_of(train, (int)(k % (uint64_t)train->n_own));
+  return (step * (uint64_t)train->n_microbatches + (uint64_t)microbatch) * (uint64_t)train->B;
 }
 
 tri_status tri_train_prefetch(tri_train *train)
@@ -19,7 +26,7 @@ tri_status tri_train_prefetch(tri_train *train)
   train->next_request = 0;
   train->start_step = (uint64_t)train->step;
   if (!train->is_first && !train->is_last) return TRI_OK;
-  if (train->end_microbatch == train->first_microbatch) return TRI_OK;
+  if (train->n_own == 0) return TRI_OK;
   // Two in flight: one being read while one is being computed.
   for (; train->next_request < 2; train->next_request++) {
     const uint64_t first = first_sample_of(train, (uint64_t)train->step, train->next_request);
@@ -40,11 +47,10 @@ static tri_status take_batch(tri_train *train, tri_batch_slot **out)
 
 // --- gradients
 
-// Micro-batch `microbatch` on the device, brought there at its first use in a step.
-static tri_status batch_of(tri_train *train, int microbatch, tri_step_times *times,
-                           tri_batch_slot **out)
+// This rank's i-th micro-batch on the device, brought there at its first use in a step.
+static tri_status batch_of(tri_train *train, int i, tri_step_times *times, tri_batch_slot **out)
 {
-  const int64_t number = train->step_batches + microbatch - train->first_microbatch;
+  const int64_t number = train->step_batches + i;
   if (number == train->n_batches) {
     const double began = tri_clock_seconds();
     TRI_CALL(take_batch(train, out));
@@ -55,36 +61,36 @@ static tri_status batch_of(tri_train *train, int microbatch, tri_step_times *tim
 }
 
 // `slot` NULL: neither tokens nor targets are needed.
-static tri_train_work work_of(const tri_train *train, int microbatch, const tri_batch_slot *slot)
+static tri_train_work work_of(const tri_train *train, int i, const tri_batch_slot *slot)
 {
+  const uint64_t microbatch = (uint64_t)number_of(train, i);
   const double tokens = (double)train->job->train.global_batch * train->T;
   return (tri_train_work){
       .batch = {.tokens = slot == NULL ? NULL : slot->tokens,
                 .targets = slot == NULL ? NULL : slot->targets,
                 .B = train->B,
                 .T = train->T,
-                .first_sample = train->samples + (uint64_t)microbatch * (uint64_t)train->B,
+                .first_sample = train->samples + microbatch * (uint64_t)train->B,
                 .loss_scale = (float)(1.0 / tokens)},
       .training = true,
-      .microbatch = microbatch};
+      .index = i};
 }
 
 // Everything between a micro-batch in its slot and its gradients and loss.
-static tri_status compute(tri_train *train, int microbatch, const tri_batch_slot *slot)
+static tri_status compute(tri_train *train, int i, const tri_batch_slot *slot)
 {
-  tri_train_work work = work_of(train, microbatch, slot);
+  tri_train_work work = work_of(train, i, slot);
   work.chunk = &train->chunks[0];
   work.d_hidden = train->d_hidden;
   TRI_CALL(tri_train_forward(train, &work));
   return tri_train_backward(train, &work);
 }
 
-static tri_status record(tri_train *train, int microbatch, const tri_batch_slot *slot,
-                         tri_graph **out)
+static tri_status record(tri_train *train, int i, const tri_batch_slot *slot, tri_graph **out)
 {
   TRI_CALL(tri_graph_begin(train->stream));
   tri_data_parallel_record(train->dp, true);
-  const tri_status status = compute(train, microbatch, slot);
+  const tri_status status = compute(train, i, slot);
   tri_data_parallel_record(train->dp, false);
   // What a failed recording left is given up; its cause has been said.
   if (status != TRI_OK && tri_graph_end(train->stream, out) == TRI_OK) tri_graph_destroy(out);
@@ -94,24 +100,23 @@ static tri_status record(tri_train *train, int microbatch, const tri_batch_slot 
 }
 
 // A slot and a place in the share are the same work in every step: recorded when they first meet.
-static tri_status launch(tri_train *train, int microbatch, const tri_batch_slot *slot)
+static tri_status launch(tri_train *train, int i, const tri_batch_slot *slot)
 {
-  const int place = microbatch - train->first_microbatch;
-  tri_graph **graph = &train->graphs[place * train->n_slots + (int)(slot - train->slots)];
-  if (*graph == NULL) TRI_CALL(record(train, microbatch, slot, graph));
+  tri_graph **graph = &train->graphs[i * train->n_slots + (int)(slot - train->slots)];
+  if (*graph == NULL) TRI_CALL(record(train, i, slot, graph));
   TRI_CALL(tri_graph_launch(*graph, train->stream));
-  TRI_CALL(tri_data_parallel_launched(train->dp, microbatch));
+  TRI_CALL(tri_data_parallel_launched(train->dp, i));
   return TRI_OK;
 }
 
-static tri_status compute_microbatch(tri_train *train, int microbatch, tri_step_times *times)
+static tri_status compute_microbatch(tri_train *train, int i, tri_step_times *times)
 {
   tri_batch_slot *slot = NULL;
-  TRI_CALL(batch_of(train, microbatch, times, &slot));
+  TRI_CALL(batch_of(train, i, times, &slot));
   if (train->graphs != NULL) {
-    TRI_CALL(launch(train, microbatch, slot));
+    TRI_CALL(launch(train, i, slot));
   } else {
-    TRI_CALL(compute(train, microbatch, slot));
+    TRI_CALL(compute(train, i, slot));
   }
   return tri_train_batch_done(train, slot);
 }
@@ -128,13 +133,13 @@ static tri_status compute_action(void *user, const tri_pipeline_call *call)
   tri_train *train = run->train;
   const tri_pipeline_action *action = call->action;
   const tri_train_chunk *chunk = &train->chunks[action->chunk];
-  const int microbatch = train->first_microbatch + action->microbatch;
+  const int i = action->microbatch;
   const bool begins = chunk->first == 0, ends = chunk->end == train->model->n_blocks;
   const bool uses_targets = ends && (action->work == TRI_PIPELINE_BACKWARD ||
                                      action->work == TRI_PIPELINE_BACKWARD_INPUT);
   tri_batch_slot *slot = NULL;
-  if (begins || uses_targets) TRI_CALL(batch_of(train, microbatch, run->times, &slot));
-  tri_train_work work = work_of(train, microbatch, slot);
+  if (begins || uses_targets) TRI_CALL(batch_of(train, i, run->times, &slot));
+  tri_train_work work = work_of(train, i, slot);
   work.chunk = chunk;
   work.slot = action->slot;
   work.input = call->input;
@@ -157,9 +162,8 @@ static tri_status compute_share(tri_train *train, tri_step_times *times)
   step_run run = {train, times};
   train->step_batches = train->n_batches;
   if (train->pipeline != NULL) return tri_pipeline_run(train->pipeline, compute_action, &run);
-  for (int m = train->first_microbatch; m < train->end_microbatch; m++) {
-    TRI_CALL(compute_microbatch(train, m, times));
-  }
+  for (int i = 0; i < train->n_own; i++)
+    TRI_CALL(compute_microbatch(train, i, times));
   return TRI_OK;
 }
 
@@ -189,13 +193,16 @@ static void order_norm(tri_train *train)
   }
 }
 
-// Elements [first, end) of what this rank owns.
-static tri_status sum_squares_of(tri_train *train, const float *gradient, int64_t first,
-                                 int64_t end)
+// Elements [first, end) of the flat space, as far as they are in the range.
+static tri_status sum_squares_of(tri_train *train, const float *gradient,
+                                 const tri_owned_range *range, int64_t first, int64_t end)
 {
-  if (first >= end) return TRI_OK;
-  return train->kernels->sum_squares(train->stream, train->sums + first / TRI_NORM_CHUNK,
-                                     gradient + first, end - first);
+  const int64_t from = first > range->first ? first : range->first;
+  const int64_t to = end < range->end ? end : range->end;
+  if (from >= to) return TRI_OK;
+  return train->kernels->sum_squares(train->stream, train->sums + from / TRI_NORM_CHUNK,
+                                     gradient + range->gradient_at + (from - range->first),
+                                     to - from);
 }
 
 // Of a range: of a share but the first, what all shares hold is left out.
@@ -204,13 +211,10 @@ static tri_status sum_squares_of_range(tri_train *train, const float *gradient,
 {
   const tri_parameters *parameters = &train->model->parameters;
   if (train->at[TRI_GRID_TENSOR] == 0)
-    return sum_squares_of(train, gradient, range->first, range->end);
+    return sum_squares_of(train, gradient, range, range->first, range->end);
   for (int i = 0; i < parameters->n; i++) {
     const tri_parameter *p = &parameters->list[i];
-    const int64_t end = p->offset + p->count;
-    if (!p->split) continue;
-    TRI_CALL(sum_squares_of(train, gradient, p->offset > range->first ? p->offset : range->first,
-                            end < range->end ? end : range->end));
+    if (p->split) TRI_CALL(sum_squares_of(train, gradient, range, p->offset, p->offset + p->count));
   }
   return TRI_OK;
 }
@@ -266,7 +270,7 @@ static tri_status fetch_norm(tri_train *train, const float *gradient, double *no
 {
   const tri_parameters *parameters = &train->model->parameters;
   const int64_t whole = parameters->whole_offsets[parameters->n_blocks] / TRI_NORM_CHUNK;
-  const int n_own = train->is_last ? train->end_microbatch - train->first_microbatch : 0;
+  const int n_own = train->is_last ? train->n_own : 0;
   const int n_shares = train->grid.size[TRI_GRID_TENSOR];
   TRI_CALL(sum_squares(train, gradient));
   TRI_CALL(tri_train_fetch_sums(train, 0, train->n_norm + n_own));
@@ -297,11 +301,11 @@ static tri_status update(tri_train *train, const float *gradient, float lr, doub
     tri_bf16 *rounded = whole ? NULL : (tri_bf16 *)train->weights + range->first;
     TRI_CALL(tri_adamw_update(&train->adamw, train->stream, &model->parameters, range->first,
                               range->end, parameters, rounded, train->moment1 + range->at,
-                              train->moment2 + range->at, gradient + range->first, train->step + 1,
-                              lr, tri_clip_scale(norm, train->job->train.clip)));
+                              train->moment2 + range->at, gradient + range->gradient_at,
+                              train->step + 1, lr, tri_clip_scale(norm, train->job->train.clip)));
   }
   TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, model->dtype));
-  return tri_tied_copy_weights(train->tied, train->weights);
+  return tri_train_copy_tied(train);
 }
 
 static void fill_metrics(const tri_train *train, const tri_step_times *times, double loss,
@@ -326,13 +330,14 @@ tri_status tri_train_step(tri_train *train, tri_step_metrics *metrics, tri_step_
 {
   const double began = tri_clock_seconds();
   const double waited = tri_train_wait_seconds(train);
-  float *gradient = NULL;
+  float *gradient = NULL, *second_use = NULL;
   double loss = 0.0, norm = 0.0;
   TRI_CALL(tri_data_parallel_begin(train->dp));
   TRI_CALL(compute_share(train, times));
-  TRI_CALL(tri_data_parallel_wait(train->dp, &gradient));
-  TRI_CALL(tri_tied_sum_gradient(train->tied, gradient));
-  TRI_CALL(tri_tensor_sum_gradients(train->tensor, &train->model->parameters, gradient));
+  TRI_CALL(tri_data_parallel_wait(train->dp, &gradient, &second_use));
+  TRI_CALL(tri_tied_sum_gradient(train->tied, train->owned, train->n_owned, gradient, second_use));
+  TRI_CALL(tri_tensor_sum_gradients(train->tensor, &train->model->parameters, train->owned,
+                                    train->n_owned, gradient));
   TRI_CALL(fetch_norm(train, gradient, &norm));
   TRI_CALL(mean_loss(train, &loss));
   TRI_CHECK(isfinite(loss) && isfinite(norm), TRI_ERR_NUMERIC,

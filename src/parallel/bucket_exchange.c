@@ -245,16 +245,10 @@ static tri_status merge_slice(tri_bucket_exchange *x, const exchange_slot *slot)
 static tri_status gather_slices(tri_bucket_exchange *x, const char *what, exchange_slot *slot,
                                 char *array, size_t element_size)
 {
-  int n = 0;
-  int64_t own_first, first;
-  const size_t own_bytes = (size_t)slice_of(x, slot->bucket, x->rank, &own_first) * element_size;
-  const int tag = 2 * slot->bucket + 1;
-  for (int r = 0; r < x->size; r++) {
-    if (r == x->rank) continue;
-    const size_t bytes = (size_t)slice_of(x, slot->bucket, r, &first) * element_size;
-    x->sends[n] = (tri_message){array + (size_t)own_first * element_size, own_bytes, r, tag};
-    x->receives[n++] = (tri_message){array + (size_t)first * element_size, bytes, r, tag};
-  }
+  const tri_bucket *bucket = &x->plan.buckets->list[slot->bucket];
+  const int n = tri_bucket_gather_messages(bucket, x->size, x->rank, 2 * slot->bucket + 1,
+                                           array + (size_t)bucket->first * element_size,
+                                           element_size, x->sends, x->receives);
   return tri_transport_start(x->transport, what, x->stream, x->sends, n, x->receives, n,
                              &slot->transfer);
 }

@@ -23,6 +23,30 @@ void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *fir
   *end = clamp(stop + bucket->moved, bucket->first, bucket->end);
 }
 
+static tri_message slice_message(const tri_bucket *bucket, int size, int rank, char *data,
+                                 size_t element_size)
+{
+  int64_t first, end;
+  tri_bucket_slice(bucket, size, rank, &first, &end);
+  return (tri_message){.data = data + (size_t)(first - bucket->first) * element_size,
+                       .size_bytes = (size_t)(end - first) * element_size};
+}
+
+int tri_bucket_gather_messages(const tri_bucket *bucket, int size, int rank, int tag, char *data,
+                               size_t element_size, tri_message *sends, tri_message *receives)
+{
+  int n = 0;
+  for (int r = 0; r < size; r++) {
+    if (r == rank) continue;
+    sends[n] = slice_message(bucket, size, rank, data, element_size);
+    receives[n] = slice_message(bucket, size, r, data, element_size);
+    sends[n].peer = receives[n].peer = r;
+    sends[n].tag = receives[n].tag = tag;
+    n++;
+  }
+  return n;
+}
+
 static int64_t pieces_of(int64_t elements, int64_t limit)
 {
   return (elements + limit - 1) / limit;

@@ -2,6 +2,7 @@
 // completes them. Private to src/parallel. Local, pure.
 #pragma once
 
+#include "trireme/comm/comm.h"
 #include "trireme/nn/model.h"
 
 typedef struct tri_bucket {
@@ -29,3 +30,8 @@ void tri_buckets_free(tri_buckets *buckets);
 // Elements of the bucket that `rank` of `size` owns: what is cut, at multiples of TRI_NORM_CHUNK
 // elements as evenly as may be.
 void tri_bucket_slice(const tri_bucket *bucket, int size, int rank, int64_t *first, int64_t *end);
+
+// The messages by which owners give their slices of a bucket to all: `data` is the bucket's first
+// element, of `element_size` bytes. sends, receives (size - 1); returns how many of each.
+int tri_bucket_gather_messages(const tri_bucket *bucket, int size, int rank, int tag, char *data,
+                               size_t element_size, tri_message *sends, tri_message *receives);

@@ -4,8 +4,12 @@ libtrireme_a_SOURCES += \
   src/parallel/buckets.c \
   src/parallel/buckets.h \
   src/parallel/data_parallel.c \
+  src/parallel/deal.c \
+  src/parallel/deal.h \
   src/parallel/grid.c \
   src/parallel/grid_comm.c \
+  src/parallel/leaf_exchange.c \
+  src/parallel/leaf_exchange.h \
   src/parallel/partition.c \
   src/parallel/pipeline.c \
   src/parallel/pipeline_channel.c \

@@ -208,13 +208,18 @@ static tri_status pack(tri_tensor *t, packed_pieces *pieces, float *data, int64_
 }
 
 tri_status tri_tensor_sum_gradients(tri_tensor *t, const tri_parameters *parameters,
-                                    float *gradients)
+                                    const tri_owned_range *owned, int n_owned, float *gradients)
 {
   packed_pieces pieces = {.n = 0};
   if (t == NULL) return TRI_OK;
-  for (int i = 0; i < parameters->n; i++) {
-    const tri_parameter *p = &parameters->list[i];
-    if (p->partial_gradient) TRI_CALL(pack(t, &pieces, gradients + p->offset, p->count));
+  for (int i = 0; i < parameters->n * n_owned; i++) {
+    const tri_parameter *p = &parameters->list[i / n_owned];
+    const tri_owned_range *range = &owned[i % n_owned];
+    const int64_t from = range->first > p->offset ? range->first : p->offset;
+    const int64_t end = p->offset + p->count;
+    const int64_t to = range->end < end ? range->end : end;
+    if (!p->partial_gradient || from >= to) continue;
+    TRI_CALL(pack(t, &pieces, gradients + range->gradient_at + (from - range->first), to - from));
   }
   return flush(t, &pieces);
 }

@@ -11,7 +11,7 @@ struct tri_tied {
   tri_channel up, down;
   tri_arena arena;
   float *piece;  // first stage: a piece of the gradient that came
-  int64_t owner; // element of the array in the first stage, of its copy in the last
+  int64_t owner; // first stage: element of the flat space at which the array begins
   int64_t count;
   int64_t piece_elements;
   size_t weight_size;
@@ -39,7 +39,7 @@ static tri_status reserve(tri_tied *t, const tri_parameters *parameters, size_t 
   TRI_CHECK(t->first ? parameters->tied >= 0 : parameters->tied_count > 0, TRI_ERR_ARGUMENT,
             "the %s stage of the pipeline does not hold its use of the tied array",
             t->first ? "first" : "last");
-  t->owner = t->first ? parameters->list[parameters->tied].offset : parameters->flat_count;
+  t->owner = t->first ? parameters->list[parameters->tied].offset : 0;
   t->count = t->first ? parameters->list[parameters->tied].count : parameters->tied_count;
   t->piece_elements = (int64_t)(piece_bytes / sizeof(float));
   if (t->piece_elements < 1) t->piece_elements = 1;
@@ -116,31 +116,46 @@ static tri_status send_all(tri_tied *t, tri_channel *channel, char *data, size_t
   return TRI_OK;
 }
 
-tri_status tri_tied_sum_gradient(tri_tied *t, float *gradient)
+// Adds the n elements of t->piece from `first` of the array on to what is owned of them.
+static tri_status add_piece(tri_tied *t, const tri_owned_range *owned, int n_owned, float *gradient,
+                            int64_t first, int64_t n)
+{
+  const tri_kernels *k = tri_device_kernels(tri_stream_device(t->stream));
+  const int64_t begin = t->owner + first;
+  for (int r = 0; r < n_owned; r++) {
+    const tri_owned_range *range = &owned[r];
+    const int64_t from = range->first > begin ? range->first : begin;
+    const int64_t to = range->end < begin + n ? range->end : begin + n;
+    if (from >= to) continue;
+    float *sum = gradient + range->gradient_at + (from - range->first);
+    TRI_CALL(k->add(t->stream, sum, sum, t->piece + (from - begin), to - from));
+  }
+  return TRI_OK;
+}
+
+tri_status tri_tied_sum_gradient(tri_tied *t, const tri_owned_range *owned, int n_owned,
+                                 float *gradient, float *second_use)
 {
   if (t == NULL) return TRI_OK;
-  const tri_kernels *k = tri_device_kernels(tri_stream_device(t->stream));
-  float *array = gradient + t->owner;
-  if (!t->first) return send_all(t, &t->up, (char *)array, sizeof(float));
+  if (!t->first) return send_all(t, &t->up, (char *)second_use, sizeof(float));
   for (int64_t first = 0; first < t->count; first += t->piece_elements) {
     const int64_t left = t->count - first;
     const int64_t n = left < t->piece_elements ? left : t->piece_elements;
     TRI_CALL(tri_channel_start(&t->up, t->stream, t->piece, (size_t)n * sizeof(float)));
     TRI_CALL(take_oldest(t, &t->up));
-    TRI_CALL(k->add(t->stream, array + first, array + first, t->piece, n));
+    TRI_CALL(add_piece(t, owned, n_owned, gradient, first, n));
   }
   return TRI_OK;
 }
 
-tri_status tri_tied_copy_weights(tri_tied *t, void *weights)
+tri_status tri_tied_copy_weights(tri_tied *t, void *array)
 {
   if (t == NULL) return TRI_OK;
-  char *array = (char *)weights + (size_t)t->owner * t->weight_size;
   if (t->first) return send_all(t, &t->down, array, t->weight_size);
   for (int64_t first = 0; first < t->count; first += t->piece_elements) {
     const int64_t left = t->count - first;
     const int64_t n = left < t->piece_elements ? left : t->piece_elements;
-    TRI_CALL(tri_channel_start(&t->down, t->stream, array + (size_t)first * t->weight_size,
+    TRI_CALL(tri_channel_start(&t->down, t->stream, (char *)array + (size_t)first * t->weight_size,
                                (size_t)n * t->weight_size));
     TRI_CALL(take_oldest(t, &t->down));
   }

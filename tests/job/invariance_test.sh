@@ -43,6 +43,24 @@ few="model.width=8 model.layers=1 train.steps=3"
 train 1 out job.yaml run.dir=o4 $few
 expect_digest zero_owns_nothing 5 "$(digest_of out)" job.yaml run.dir=o5 $few parallel.zero=1
 
+# And gradients: uneven shares, ranks without a micro-batch, stages, chunks.
+expect_digest zero2_2 2 "$wanted" job.yaml run.dir=q1 parallel.zero=2
+expect_digest zero2_3_staged 3 "$wanted" job.yaml run.dir=q2 parallel.zero=2 parallel.transport=staged parallel.in_flight=1
+expect_digest zero2_no_overlap 4 "$wanted" job.yaml run.dir=q3 parallel.zero=2 parallel.overlap=false parallel.bucket_mib=0.01
+expect_digest zero2_stages_2 6 "$wanted" job.yaml run.dir=q4 parallel.zero=2 parallel.pipeline=2
+expect_digest zero2_halves_2 4 "$wanted" job.yaml run.dir=q5 parallel.zero=2 parallel.pipeline=2 parallel.schedule=zb-h1
+expect_digest zero2_chunks_2 6 "$wanted" job.yaml run.dir=q6 parallel.zero=2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2
+
+# name, run folder, run folder: the first holds at most half of the bytes of gradients of the second.
+gradients_of() { sed -n 's/^memory .* gradients \([0-9]*\) .*/\1/p' "$1/run.log"; }
+deep="model.layers=6 train.steps=2 train.global_batch=16"
+train 4 out job.yaml run.dir=q7 $deep
+expect_digest zero2_deep 4 "$(digest_of out)" job.yaml run.dir=q8 $deep parallel.zero=2
+sliced=$(gradients_of q8) whole=$(gradients_of q7)
+if [ -n "$sliced" ] && [ $((sliced * 2)) -le "$whole" ]; then ok zero2_halves_gradients; else
+  bad zero2_halves_gradients "'$sliced' bytes of gradients where without it '$whole' are held"
+fi
+
 # Tensor parallelism has sums of another order, its own whatever the rest of the layout; from the same state its losses and
 # norms are those of one rank but for rounding, and its initial state is that of one rank.
 train 2 out job.yaml run.dir=t1 parallel.tensor=2
@@ -51,6 +69,7 @@ expect_digest tensor_2_data_2 4 "$tensor" job.yaml run.dir=t2 parallel.tensor=2
 expect_digest tensor_2_stages_2 4 "$tensor" job.yaml run.dir=t3 parallel.tensor=2 parallel.pipeline=2
 expect_digest tensor_2_halves_2 4 "$tensor" job.yaml run.dir=t4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
 expect_digest tensor_2_zero_2 4 "$tensor" job.yaml run.dir=t8 parallel.tensor=2 parallel.zero=1
+expect_digest tensor_2_zero2_3 6 "$tensor" job.yaml run.dir=t9 parallel.tensor=2 parallel.zero=2
 expect_digest tensor_2_staged 2 "$tensor" job.yaml run.dir=t5 parallel.tensor=2 parallel.transport=staged
 train 4 out job.yaml run.dir=t6 parallel.tensor=4 model.heads=4
 train 1 out job.yaml run.dir=t7 model.heads=4

@@ -159,7 +159,8 @@ TEST(gradients_of_whole_arrays_are_summed)
     values[i] = value_of(rank, (int)i);
   upload(&gradients);
   const int64_t before = tri_memory_allocations();
-  EXPECT_OK(tri_tensor_sum_gradients(tensor, &parameters, gradients.device));
+  const tri_owned_range owned = {0, end, 0, 0};
+  EXPECT_OK(tri_tensor_sum_gradients(tensor, &parameters, &owned, 1, gradients.device));
   EXPECT(tri_memory_allocations() == before);
   download(&gradients);
   int wrong = 0;

@@ -211,17 +211,15 @@ static void invent_model(tri_model *model, int64_t offsets[N_BLOCKS + 1])
 
 static void run_data_step(tri_data_parallel *dp, void *weights, tri_dtype dtype)
 {
-  int first, end;
-  float *gradient;
-  tri_data_parallel_share(dp, &first, &end);
+  float *gradient, *tied;
   EXPECT_OK(tri_data_parallel_begin(dp));
-  for (int m = first; m < end; m++) {
-    float *gradients;
-    EXPECT_OK(tri_data_parallel_gradients(dp, m, 0, N_BLOCKS, &gradients));
-    for (int block = N_BLOCKS - 1; block >= 0; block--)
-      EXPECT_OK(tri_data_parallel_block_done(dp, m, block));
+  for (int i = 0; i < tri_data_parallel_count(dp); i++) {
+    for (int block = N_BLOCKS - 1; block >= 0; block--) {
+      EXPECT_OK(tri_data_parallel_gradients(dp, i, block, &gradient, &tied));
+      EXPECT_OK(tri_data_parallel_block_done(dp, i, block));
+    }
   }
-  EXPECT_OK(tri_data_parallel_wait(dp, &gradient));
+  EXPECT_OK(tri_data_parallel_wait(dp, &gradient, &tied));
   EXPECT_OK(tri_data_parallel_gather_weights(dp, weights, dtype));
   EXPECT_OK(tri_stream_synchronize(stream));
 }
@@ -247,11 +245,14 @@ static void check_data(const tri_model *model, int n_microbatches, int zero, int
                             .tied_whole = model->parameters.tied < 0,
                             .zero = zero,
                             .weight_bytes = weight_bytes};
+  static const int each_block[N_BLOCKS] = {0, 1, 2};
+  const tri_sum_node share = tri_sum_tree_share(n_microbatches, size, rank);
   tri_sum_node nodes[TRI_SUM_TREE_MAX_NODES];
-  t.n_sums =
-      tri_sum_tree_nodes(n_microbatches, tri_sum_tree_share(n_microbatches, size, rank), nodes);
+  const bool by_leaves = zero >= 2 && size > 1;
+  t.n_sums = by_leaves ? share.end - share.first : tri_sum_tree_nodes(n_microbatches, share, nodes);
   tri_buckets buckets = {0};
-  EXPECT_OK(tri_buckets_plan(model, NULL, 0, options.bucket_bytes, &buckets));
+  EXPECT_OK(tri_buckets_plan(model, by_leaves ? each_block : NULL, by_leaves ? N_BLOCKS : 0,
+                             options.bucket_bytes, &buckets));
   for (int b = 0; b < buckets.n; b++) {
     int64_t first, end;
     tri_bucket_slice(&buckets.list[b], size, rank, &first, &end);
@@ -284,6 +285,7 @@ TEST(ranks_count_what_the_formula_of_replicas_says)
       check_data(&model, n, 0, 4, weights);
       check_data(&model, n, 1, 4, weights);
       check_data(&model, n, 1, 2, weights);
+      check_data(&model, n, 2, 2, weights);
     }
   }
   TRI_FREE(&weights);

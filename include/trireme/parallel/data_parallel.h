@@ -15,6 +15,7 @@
 #include "trireme/comm/transport.h"
 #include "trireme/device/device.h"
 #include "trireme/nn/model.h"
+#include "trireme/parallel/owned_range.h"
 #include "trireme/parallel/sum_tree.h"
 
 typedef struct tri_data_parallel tri_data_parallel;
@@ -27,9 +28,10 @@ typedef struct tri_data_parallel_options {
   int64_t bucket_bytes;  // a bucket closes at the first block boundary at or above this
   int in_flight;         // buckets that may be exchanged at once, >= 1
   bool fast;             // sums by the transport's all-reduce, where it has one
-  int zero; // 1: each rank gets the sums of the ranges that it owns alone, updates those, and
-            // gather_weights brings all together (Rajbhandari et al. 2020, section 5.1); not with
-            // fast
+  // ZeRO (Rajbhandari et al. 2020, section 5). 1: each rank gets the sums of the ranges that it
+  // owns alone, updates those, and gather_weights brings all together. 2: and no rank holds a whole
+  // gradient. 3 is 2 here: weights are block_weights.h. Not with fast.
+  int zero;
   // The parts of the chain of blocks whose backward passes run apart, as the chunks of a pipeline
   // stage do: their first blocks, ascending (n_chunks). NULL: what is held runs as one.
   const int *first_blocks; // read by create only
@@ -38,16 +40,10 @@ typedef struct tri_data_parallel_options {
 
 // What a rank holds for gradients and exchange, for the memory lines of the header.
 typedef struct tri_data_parallel_memory {
-  int n_gradient_buffers;
+  int n_gradient_buffers; // of the whole space; 0 with zero 2
   size_t gradient_bytes;
   size_t exchange_bytes;
 } tri_data_parallel_memory;
-
-// Elements [first, end) of the flat space that a rank owns: the place `at` of the first in an array
-// of what it owns alone.
-typedef struct tri_owned_range {
-  int64_t first, end, at;
-} tri_owned_range;
 
 // Plans buckets, buffers and requests; allocates them all. Collective on the transport's
 // communicator, errors agree. transport, stream and model are borrowed. The transport is destroyed
@@ -58,41 +54,44 @@ TRI_MUST_CHECK tri_status tri_data_parallel_create(tri_transport *transport, tri
                                                    tri_data_parallel **out);
 void tri_data_parallel_destroy(tri_data_parallel **dp);
 
-// Micro-batches [first, end) of every global batch that this rank computes.
-void tri_data_parallel_share(const tri_data_parallel *dp, int *first, int *end);
-// What this rank owns: ascending ranges that begin at multiples of TRI_NORM_CHUNK; all of the space
-// with zero 0 or one rank. Borrowed; returns how many.
+// How many micro-batches of every global batch this rank computes; and the number of its i-th in
+// the batch. With zero 2 all ranks compute as many, and where there are fewer, -1: its gradient and
+// its loss are not used, whatever was computed.
+int tri_data_parallel_count(const tri_data_parallel *dp);
+int tri_data_parallel_microbatch(const tri_data_parallel *dp, int i);
+// What this rank owns, ascending: all of the space with zero 0 or one rank. Borrowed; returns how
+// many.
 int tri_data_parallel_owned(const tri_data_parallel *dp, const tri_owned_range **out);
 void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel_memory *out);
 
-// A step: begin; for each micro-batch of the share in order: gradients() says where to add, then,
-// after backward of each block from the last to 0, block_done(); finally wait(), which returns the
+// A step: begin; for the i-th micro-batch of this rank, from 0 on, and each block from the last to
+// 0: gradients() says where to add (tied: for the last block, its use of the tied array; the same
+// until block_done), block_done() after the block's backward; finally wait(), which returns the
 // global gradient (f32, device, borrowed until the next begin) as later work of the stream sees it.
-// Chunks do so each by itself: gradients() for the blocks [first_block, end_block) of one of them.
-// A chunk may be ahead of those before it; with its last micro-batch it must be. A rank with an
-// empty share calls begin and wait only. Collective as a whole; errors are local.
+// Chunks do so each by itself. A chunk may be ahead of those before it; with its last micro-batch
+// it must be. With zero 2 all ranks call in the same order. A rank with an empty share calls begin
+// and wait only. Collective as a whole; errors are local.
 //
-// With zero 1 the flat space of the gradient holds sums in the owned ranges alone; after it lies
-// the whole second use of a tied array whose owner is not held. The gradient is an array as
-// parameter.h describes; where the owner of a tied array and its second use are both held, the
-// owner's part is the sum of both.
+// The gradient holds sums in the owned ranges (tri_owned_range.gradient_at), which is all of the
+// flat space with zero 0; where a tied array and its second use are both held, the sum of both.
+// tied: the whole second use where the owner is not held, else NULL.
 TRI_MUST_CHECK tri_status tri_data_parallel_begin(tri_data_parallel *dp);
-TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int microbatch,
-                                                      int first_block, int end_block, float **out);
-TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int microbatch,
-                                                       int block);
+TRI_MUST_CHECK tri_status tri_data_parallel_gradients(tri_data_parallel *dp, int i, int block,
+                                                      float **gradients, float **tied);
+TRI_MUST_CHECK tri_status tri_data_parallel_block_done(tri_data_parallel *dp, int i, int block);
 
 // For a micro-batch whose work between gradients() and the last block_done() is recorded in a graph
 // (device/graph.h): tell when the recording begins and ends, and after each launch, the first
 // included, call launched() in place of what was recorded. Buckets are then exchanged as their
-// events in the graph are passed. Local.
+// events in the graph are passed. Not with zero 2. Local.
 void tri_data_parallel_record(tri_data_parallel *dp, bool recording);
-TRI_MUST_CHECK tri_status tri_data_parallel_launched(tri_data_parallel *dp, int microbatch);
+TRI_MUST_CHECK tri_status tri_data_parallel_launched(tri_data_parallel *dp, int i);
 
-TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient);
-// With zero 1: the ranges of the flat array `weights` that others own come from them, as later work
-// of the stream sees it; own ranges are there in the order of the stream. No-op otherwise.
-// Collective, errors are local.
+TRI_MUST_CHECK tri_status tri_data_parallel_wait(tri_data_parallel *dp, float **gradient,
+                                                 float **tied);
+// With zero 1 and 2: the ranges of the flat array `weights` that others own come from them, as
+// later work of the stream sees it; own ranges are there in the order of the stream. No-op
+// otherwise. Collective, errors are local.
 TRI_MUST_CHECK tri_status tri_data_parallel_gather_weights(tri_data_parallel *dp, void *weights,
                                                            tri_dtype dtype);
 // The host waits until the gradient is there, within the limit of the communicator; to be called
@@ -100,6 +99,7 @@ TRI_MUST_CHECK tri_status tri_data_parallel_gather_weights(tri_data_parallel *dp
 TRI_MUST_CHECK tri_status tri_data_parallel_synchronize(tri_data_parallel *dp);
 
 // The sum of one number per micro-batch over the whole global batch, in the order of the gradient's
-// sum: in order inside a leaf, then the tree. `own` holds this rank's micro-batches. Collective.
+// sum: in order inside a leaf, then the tree. own (count): of this rank's micro-batches.
+// Collective.
 TRI_MUST_CHECK tri_status tri_data_parallel_sum(tri_data_parallel *dp, const char *what,
                                                 const double *own, double *out);

@@ -9,6 +9,7 @@
 
 #include "trireme/comm/transport.h"
 #include "trireme/nn/model.h"
+#include "trireme/parallel/owned_range.h"
 
 typedef struct tri_tensor tri_tensor;
 
@@ -25,9 +26,11 @@ void tri_tensor_destroy(tri_tensor **tensor); // NULL-safe
 const tri_seams *tri_tensor_seams(const tri_tensor *tensor);
 
 // Gradients of arrays that all shares hold whole, of which each has an addend
-// (tri_parameter.partial_gradient), become their sum on all ranks. Collective; no-op on NULL.
+// (tri_parameter.partial_gradient), become their sum on all ranks, in the owned ranges (n), which
+// are the same on all: `gradients` holds them at gradient_at. Collective; no-op on NULL.
 TRI_MUST_CHECK tri_status tri_tensor_sum_gradients(tri_tensor *tensor,
                                                    const tri_parameters *parameters,
+                                                   const tri_owned_range *owned, int n_owned,
                                                    float *gradients);
 
 size_t tri_tensor_memory_bytes(const tri_tensor *tensor); // 0 for NULL

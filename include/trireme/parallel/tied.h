@@ -10,6 +10,7 @@
 #include "trireme/comm/comm.h"
 #include "trireme/device/device.h"
 #include "trireme/nn/parameter.h"
+#include "trireme/parallel/owned_range.h"
 
 typedef struct tri_tied tri_tied;
 
@@ -30,11 +31,14 @@ TRI_MUST_CHECK tri_status tri_tied_create(tri_comm *comm, tri_stream *stream,
 TRI_MUST_CHECK tri_status tri_tied_finish(tri_tied *tied);
 void tri_tied_destroy(tri_tied **tied); // NULL-safe
 
-// In the first stage the owner's gradient becomes the sum of both uses. Collective on the two
-// stages, errors are local; no-op on NULL. gradient: as parameter.h describes.
-TRI_MUST_CHECK tri_status tri_tied_sum_gradient(tri_tied *tied, float *gradient);
-// The last stage's copy becomes the first stage's array. As above.
-TRI_MUST_CHECK tri_status tri_tied_copy_weights(tri_tied *tied, void *weights);
+// In the first stage what is owned of the array's gradient becomes the sum of both uses. Collective
+// on the two stages, errors are local; no-op on NULL.
+//   owned (n)    first stage: the ranges of the flat space that `gradient` holds, at gradient_at
+//   second_use   last stage: its gradient, whole
+TRI_MUST_CHECK tri_status tri_tied_sum_gradient(tri_tied *tied, const tri_owned_range *owned, int n,
+                                                float *gradient, float *second_use);
+// The last stage's copy becomes the first stage's array: `array` is either. As above.
+TRI_MUST_CHECK tri_status tri_tied_copy_weights(tri_tied *tied, void *array);
 
 // Bytes sent by this rank so far; bytes of memory it holds. 0 for NULL.
 int64_t tri_tied_bytes_sent(const tri_tied *tied);

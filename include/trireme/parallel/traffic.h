@@ -27,7 +27,7 @@ typedef struct tri_traffic_replicas {
   int64_t n_tied;     // of the owned, of the second use of a tied array (parameter.h): no weights
   bool tied_whole;    // which all get, with zero, too: another stage holds the array
   int n_sums; // partial sums that this rank sends of each slice: the nodes of its leaves in the
-              // tree (tri_sum_tree_nodes); 0 for a rank without data
+              // tree (tri_sum_tree_nodes), with zero 2 and 3 its leaves; 0 for a rank without data
   int zero;
   int weight_bytes; // of one weight, where weights travel (zero > 0)
   int n_gathers;    // zero 3: how often each weight is gathered in a step; 2 for each micro-batch
