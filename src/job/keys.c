@@ -152,10 +152,10 @@ const job_key tri_job_table[JOB_N_KEYS] = {
         "pieces of the model that each stage holds: 2 or more for interleaved, 1 for 1f1b and "
         "zb-h1; never "
         "changes a bit"),
-    KEY("parallel.zero", JOB_INTEGER, "integer", "0", "[0, 2]", parallel.zero,
+    KEY("parallel.zero", JOB_INTEGER, "integer", "0", "[0, 3]", parallel.zero,
         "what is shared out to the data ranks, each of which updates its part (ZeRO): 1: the "
-        "optimizer's state, and f32 parameters of a bf16 model; 2: and gradients; never changes a "
-        "bit"),
+        "optimizer's state, and f32 parameters of a bf16 model; 2: and gradients; 3: and weights, "
+        "which are gathered block by block; never changes a bit"),
     KEY("parallel.transport", JOB_TEXT, "auto | host | nccl | staged", "auto", "",
         parallel.transport,
         "how gradients travel between ranks; host: MPI takes device memory, which is host memory "

@@ -25,13 +25,28 @@ static tri_pass pass_of(const tri_train *train, const tri_train_work *work, int 
                    .scratch = train->scratch,
                    .losses = train->losses,
                    .seams = tri_tensor_seams(train->tensor)};
-  tri_pass_set_arrays(&pass, train->model, block, train->weights, NULL);
+  if (train->block_weights == NULL)
+    tri_pass_set_arrays(&pass, train->model, block, train->weights, NULL);
   return pass;
+}
+
+// Weights that are gathered; `next` is the block that is computed after this one, if it is in the
+// chunk.
+static tri_status take_weights(const tri_train *train, const tri_train_work *work, int block,
+                               int next, tri_pass *pass)
+{
+  const bool known = next >= work->chunk->first && next < work->chunk->end;
+  if (train->block_weights == NULL) return TRI_OK;
+  TRI_CALL(tri_block_weights_take(train->block_weights, block, known ? next : -1, &pass->weights,
+                                  &pass->tied_weights));
+  if (pass->tied_weights == NULL) pass->tied_weights = train->tied_copy;
+  return TRI_OK;
 }
 
 // Between blocks, what travels meanwhile moves on.
 static tri_status progress(const tri_train *train)
 {
+  TRI_CALL(tri_block_weights_progress(train->block_weights));
   return train->pipeline == NULL ? TRI_OK : tri_pipeline_progress(train->pipeline);
 }
 
@@ -40,7 +55,8 @@ tri_status tri_train_forward(tri_train *train, const tri_train_work *work)
   const tri_model *model = train->model;
   for (int block = work->chunk->first; block < work->chunk->end; block++) {
     if (block == model->n_blocks - 1) break;
-    const tri_pass pass = pass_of(train, work, block);
+    tri_pass pass = pass_of(train, work, block);
+    TRI_CALL(take_weights(train, work, block, block + 1, &pass));
     TRI_CALL(model->operations->forward(model, block, &pass));
     TRI_CALL(progress(train));
   }
@@ -59,6 +75,7 @@ static tri_status run_head(tri_train *train, const tri_train_work *work, bool gr
 {
   const int head = train->model->n_blocks - 1;
   tri_pass pass = pass_of(train, work, head);
+  TRI_CALL(take_weights(train, work, head, gradients ? head - 1 : -1, &pass));
   if (gradients) TRI_CALL(add_gradients(train, work, head, &pass));
   TRI_CALL(train->model->operations->forward(train->model, head, &pass));
   return progress(train);
@@ -81,6 +98,7 @@ static tri_status backward(tri_train *train, const tri_train_work *work, int fir
 {
   for (int block = end - 1; block >= first; block--) {
     tri_pass pass = pass_of(train, work, block);
+    TRI_CALL(take_weights(train, work, block, block - 1, &pass));
     if (gradients) TRI_CALL(add_gradients(train, work, block, &pass));
     TRI_CALL(train->model->operations->backward(train->model, block, &pass));
     if (gradients) TRI_CALL(tri_data_parallel_block_done(train->dp, work->index, block));

@@ -172,12 +172,16 @@ tri_status tri_train_open_layout(tri_train *train)
                                 NULL, &train->transport));
   TRI_CALL(open_data_parallel(train));
   TRI_CALL(open_tensor(train));
+  if (train->grid.zero == 3 && train->sharded)
+    TRI_CALL(tri_block_weights_create(train->data_comm, train->stream, train->model, train->dp,
+                                      train->job->parallel.transport, &train->block_weights));
   return open_pipeline(train);
 }
 
 tri_status tri_train_finish_layout(tri_train *train)
 {
   if (train->pipeline != NULL) TRI_CALL(tri_pipeline_finish(train->pipeline));
+  TRI_CALL(tri_block_weights_finish(train->block_weights));
   TRI_CALL(tri_tied_finish(train->tied));
   if (train->tensor_transport != NULL) TRI_CALL(tri_transport_finish(train->tensor_transport));
   return tri_transport_finish(train->transport);
@@ -185,6 +189,7 @@ tri_status tri_train_finish_layout(tri_train *train)
 
 void tri_train_close_transfers(tri_train *train)
 {
+  tri_block_weights_destroy(&train->block_weights);
   tri_transport_destroy(&train->transport);
   tri_data_parallel_destroy(&train->dp);
   tri_transport_destroy(&train->tensor_transport);
@@ -209,7 +214,8 @@ tri_status tri_train_from_last_stage(tri_train *train, const char *what, double 
 double tri_train_wait_seconds(const tri_train *train)
 {
   const tri_comm *const axes[] = {train->tensor_comm, train->data_comm, train->pipeline_comm};
-  double seconds = tri_comm_wait_seconds(train->comm) + tri_tied_wait_seconds(train->tied);
+  double seconds = tri_comm_wait_seconds(train->comm) + tri_tied_wait_seconds(train->tied) +
+                   tri_block_weights_wait_seconds(train->block_weights);
   for (int a = 0; a < 3; a++) {
     // Nothing is sent on those of one rank, which may be the same for several axes.
     if (axes[a] != NULL && tri_comm_size(axes[a]) > 1) seconds += tri_comm_wait_seconds(axes[a]);

@@ -4,7 +4,7 @@
 
 // Offsets of the pieces of the three arenas, between planning and commit.
 typedef struct memory_plan {
-  size_t parameters, weights, moment1, moment2;
+  size_t parameters, weights, tied_copy, moment1, moment2;
   size_t **hidden, **saved, **kept; // of each chunk, as its arrays
   size_t d_hidden, scratch, losses, sums;
   size_t *tokens, *targets; // of each slot
@@ -63,16 +63,19 @@ static void plan_state(tri_train *train, memory_plan *plan)
   const tri_parameters *parameters = &train->model->parameters;
   const size_t n = (size_t)train->owned_count;
   const size_t n_weights = (size_t)tri_parameters_weight_count(parameters);
-  const bool own_weights = !tri_train_has_whole_parameters(train);
+  const size_t size = tri_dtype_size(train->model->dtype);
+  const bool sliced = train->block_weights != NULL, whole = tri_train_has_whole_parameters(train);
   tri_arena_begin(&train->parameter_arena, train->device, "parameters");
   tri_arena_begin(&train->optimizer_arena, train->device, "optimizer state");
   plan->parameters =
-      tri_arena_reserve(&train->parameter_arena, (own_weights ? n : n_weights) * sizeof(float));
+      tri_arena_reserve(&train->parameter_arena, (whole ? n_weights : n) * sizeof(float));
   plan->weights = plan->parameters;
-  if (own_weights) {
-    plan->weights =
-        tri_arena_reserve(&train->parameter_arena, n_weights * tri_dtype_size(train->model->dtype));
-  }
+  if (sliced ? train->model->dtype != TRI_DTYPE_F32 : !whole)
+    plan->weights = tri_arena_reserve(&train->parameter_arena, (sliced ? n : n_weights) * size);
+  plan->tied_copy = plan->weights + (size_t)tri_parameters_tied_offset(parameters) * size;
+  if (sliced)
+    plan->tied_copy = tri_arena_reserve(
+        &train->parameter_arena, parameters->tied < 0 ? (size_t)parameters->tied_count * size : 0);
   plan->moment1 = tri_arena_reserve(&train->optimizer_arena, n * sizeof(float));
   plan->moment2 = tri_arena_reserve(&train->optimizer_arena, n * sizeof(float));
 }
@@ -151,6 +154,7 @@ static tri_status commit_memory(tri_train *train, const memory_plan *plan)
   TRI_CALL(tri_arena_commit(&train->activation_arena));
   train->parameters = tri_arena_at(&train->parameter_arena, plan->parameters);
   train->weights = tri_arena_at(&train->parameter_arena, plan->weights);
+  train->tied_copy = tri_arena_at(&train->parameter_arena, plan->tied_copy);
   train->moment1 = tri_arena_at(&train->optimizer_arena, plan->moment1);
   train->moment2 = tri_arena_at(&train->optimizer_arena, plan->moment2);
   const tri_arena *arena = &train->activation_arena;

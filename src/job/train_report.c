@@ -78,7 +78,8 @@ static void own_facts(const tri_train *train, rank_facts *facts)
   facts->binding = *tri_runtime_binding(train->runtime);
   snprintf(facts->device, sizeof facts->device, "%s: %s", device.name, device.description);
   facts->n_threads = device.n_threads;
-  facts->parameter_bytes = train->parameter_arena.size_bytes;
+  facts->parameter_bytes =
+      train->parameter_arena.size_bytes + tri_block_weights_memory_bytes(train->block_weights);
   facts->optimizer_bytes = train->optimizer_arena.size_bytes;
   facts->activation_bytes = train->activation_arena.size_bytes;
   facts->pipeline_bytes = pipeline_bytes(train);

@@ -17,6 +17,7 @@
 #include "trireme/job/job.h"
 #include "trireme/nn/gpt.h"
 #include "trireme/optim/adamw.h"
+#include "trireme/parallel/block_weights.h"
 #include "trireme/parallel/data_parallel.h"
 #include "trireme/parallel/grid_comm.h"
 #include "trireme/parallel/pipeline.h"
@@ -96,8 +97,9 @@ typedef struct tri_train {
   tri_model *model;
   tri_transport *transport; // of the data axis
   tri_data_parallel *dp;
-  tri_pipeline *pipeline; // NULL for one virtual stage
-  tri_tied *tied;         // NULL but in the first and last of several stages
+  tri_block_weights *block_weights; // NULL but with parallel.zero 3 and several data ranks
+  tri_pipeline *pipeline;           // NULL for one virtual stage
+  tri_tied *tied;                   // NULL but in the first and last of several stages
   tri_transport *tensor_transport;
   tri_tensor *tensor; // NULL where blocks are not shared
 
@@ -111,7 +113,9 @@ typedef struct tri_train {
   int64_t owned_count; // elements
   bool sharded;        // whether data ranks own different elements
   float *parameters;   // f32
-  void *weights; // in the model's type: the parameters themselves for f32, a rounded copy for bf16
+  void *weights; // in the model's type: the parameters themselves for f32, a rounded copy for bf16.
+                 // With block_weights of what is owned, range after range
+  void *tied_copy; // what the last stage has of the tied array, where the first stage owns it
   float *moment1, *moment2;
   void *d_hidden; // NULL in a pipeline, which has its own
   void *scratch;
@@ -194,7 +198,7 @@ TRI_MUST_CHECK tri_status tri_train_initialize(tri_train *train);
 TRI_MUST_CHECK tri_status tri_train_resume(tri_train *train, bool *resumed);
 TRI_MUST_CHECK tri_status tri_train_save(tri_train *train);
 TRI_MUST_CHECK tri_status tri_train_digest(tri_train *train, tri_digest *out);
-// Whether the f32 parameters are the weights, all of the space.
+// Whether the f32 parameters are the weights of all of the space.
 bool tri_train_has_whole_parameters(const tri_train *train);
 // Fills train->arrays. Local.
 TRI_MUST_CHECK tri_status tri_train_list_arrays(tri_train *train);
@@ -202,8 +206,11 @@ TRI_MUST_CHECK tri_status tri_train_list_arrays(tri_train *train);
 // and the last stage's copy of the tied array. Collective.
 TRI_MUST_CHECK tri_status tri_train_round_weights(tri_train *train);
 
-// The last stage's copy of the tied array, from the first stage's. Collective.
-TRI_MUST_CHECK tri_status tri_train_copy_tied(tri_train *train);
+// Owned weights have changed: those that others own come from them, or will (block_weights.h), and
+// the last stage's copy of the tied array. Collective.
+TRI_MUST_CHECK tri_status tri_train_share_weights(tri_train *train);
+// Where the weights of an owned range are, in bf16; NULL for f32, where they are the parameters.
+tri_bf16 *tri_train_rounded(const tri_train *train, const tri_owned_range *range);
 
 // One step: gradient of a global batch, clipping, update. Collective. TRI_ERR_NUMERIC when loss or
 // norm is not finite, on all ranks alike.

@@ -12,7 +12,7 @@ static const char *const array_kinds[ARRAY_KINDS] = {"parameter", "moment1", "mo
 
 bool tri_train_has_whole_parameters(const tri_train *train)
 {
-  return train->model->dtype == TRI_DTYPE_F32;
+  return train->model->dtype == TRI_DTYPE_F32 && train->block_weights == NULL;
 }
 
 static float *data_of_kind(const tri_train *train, int kind)
@@ -226,24 +226,49 @@ tri_status tri_train_initialize(tri_train *train)
   return TRI_OK;
 }
 
-tri_status tri_train_copy_tied(tri_train *train)
+tri_bf16 *tri_train_rounded(const tri_train *train, const tri_owned_range *range)
 {
-  const size_t offset = (size_t)tri_parameters_tied_offset(&train->model->parameters);
-  return tri_tied_copy_weights(train->tied, (char *)train->weights +
-                                                offset * tri_dtype_size(train->model->dtype));
+  if (train->model->dtype == TRI_DTYPE_F32) return NULL;
+  return (tri_bf16 *)train->weights + (train->block_weights == NULL ? range->first : range->at);
+}
+
+// The first stage's array, gathered where no rank has all of it.
+static tri_status tied_array(tri_train *train, void **array)
+{
+  const tri_parameters *parameters = &train->model->parameters;
+  const void *weights, *none;
+  *array = train->tied_copy;
+  if (train->block_weights == NULL || parameters->tied < 0) return TRI_OK;
+  const tri_parameter *tied = &parameters->list[parameters->tied];
+  const int64_t offset = tied->offset - parameters->offsets[tied->block];
+  TRI_CALL(tri_block_weights_take(train->block_weights, tied->block, -1, &weights, &none));
+  *array = (char *)weights + (size_t)offset * tri_dtype_size(train->model->dtype);
+  return TRI_OK;
+}
+
+tri_status tri_train_share_weights(tri_train *train)
+{
+  void *array;
+  if (train->block_weights != NULL)
+    tri_block_weights_renew(train->block_weights, train->weights);
+  else
+    TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, train->model->dtype));
+  if (train->tied == NULL) return TRI_OK;
+  TRI_CALL(tied_array(train, &array));
+  return tri_tied_copy_weights(train->tied, array);
 }
 
 tri_status tri_train_round_weights(tri_train *train)
 {
-  const tri_dtype dtype = train->model->dtype;
-  for (int i = 0; !tri_train_has_whole_parameters(train) && i < train->n_owned; i++) {
+  for (int i = 0; i < train->n_owned; i++) {
     const tri_owned_range *range = &train->owned[i];
-    char *weights = (char *)train->weights + (size_t)range->first * tri_dtype_size(dtype);
-    TRI_CALL(train->kernels->convert(train->stream, weights, dtype, train->parameters + range->at,
-                                     TRI_DTYPE_F32, range->end - range->first));
+    tri_bf16 *rounded = tri_train_rounded(train, range);
+    if (rounded == NULL) continue;
+    TRI_CALL(train->kernels->convert(train->stream, rounded, TRI_DTYPE_BF16,
+                                     train->parameters + range->at, TRI_DTYPE_F32,
+                                     range->end - range->first));
   }
-  TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, dtype));
-  return tri_train_copy_tied(train);
+  return tri_train_share_weights(train);
 }
 
 // --- attributes: the state that is not arrays

@@ -298,14 +298,13 @@ static tri_status update(tri_train *train, const float *gradient, float lr, doub
   for (int i = 0; i < train->n_owned; i++) {
     const tri_owned_range *range = &train->owned[i];
     float *parameters = train->parameters + (whole ? range->first : range->at);
-    tri_bf16 *rounded = whole ? NULL : (tri_bf16 *)train->weights + range->first;
+    tri_bf16 *rounded = tri_train_rounded(train, range);
     TRI_CALL(tri_adamw_update(&train->adamw, train->stream, &model->parameters, range->first,
                               range->end, parameters, rounded, train->moment1 + range->at,
                               train->moment2 + range->at, gradient + range->gradient_at,
                               train->step + 1, lr, tri_clip_scale(norm, train->job->train.clip)));
   }
-  TRI_CALL(tri_data_parallel_gather_weights(train->dp, train->weights, model->dtype));
-  return tri_train_copy_tied(train);
+  return tri_train_share_weights(train);
 }
 
 static void fill_metrics(const tri_train *train, const tri_step_times *times, double loss,

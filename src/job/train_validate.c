@@ -5,23 +5,31 @@
 typedef struct validation {
   tri_train *train;
   tri_sum_node share; // of the micro-batches, along the data axis
+  int widest;         // micro-batches of the largest share
   int64_t samples;
   int current; // micro-batch of the share that is in `slot`, -1: none
   tri_batch_slot *slot;
 } validation;
 
-// Samples of a micro-batch of the share: the last of all may be shorter.
+// The number of a micro-batch of the share. One too many, see compute_share, is any that is there.
+static int number_of(const validation *v, int index)
+{
+  const int number = v->share.first + index;
+  return number < v->share.end ? number : 0;
+}
+
+// Samples of a micro-batch: the last of all may be shorter.
 static int samples_of(const validation *v, int index)
 {
   const int B = v->train->B;
-  const int64_t left = v->samples - (int64_t)(v->share.first + index) * B;
+  const int64_t left = v->samples - (int64_t)number_of(v, index) * B;
   return left < B ? (int)left : B;
 }
 
 static tri_status bring_batch(validation *v, int index)
 {
   tri_train *train = v->train;
-  const uint64_t first = (uint64_t)(v->share.first + index) * (uint64_t)train->B;
+  const uint64_t first = (uint64_t)number_of(v, index) * (uint64_t)train->B;
   const int n = samples_of(v, index);
   if (v->current == index) return TRI_OK;
   TRI_CALL(tri_loader_request(train->validation, first, n));
@@ -54,10 +62,12 @@ static tri_status compute(void *user, const tri_pipeline_call *call)
   return ends || (begins && !train->is_last) ? tri_train_batch_done(train, v->slot) : TRI_OK;
 }
 
+// Where weights are gathered all data ranks compute as many micro-batches: a loss too many is not
+// read.
 static tri_status compute_share(validation *v)
 {
   tri_train *train = v->train;
-  const int n = v->share.end - v->share.first;
+  const int n = train->block_weights == NULL ? v->share.end - v->share.first : v->widest;
   if (train->pipeline != NULL) return tri_pipeline_run_forward(train->pipeline, n, compute, v);
   for (int index = 0; index < n; index++) {
     const tri_pipeline_action action = {.microbatch = index};
@@ -105,6 +115,8 @@ tri_status tri_train_validate(tri_train *train, double *loss)
   if (wanted > 0 && wanted < v.samples) v.samples = wanted;
   const int n = (int)((v.samples + train->B - 1) / train->B);
   v.share = tri_sum_tree_share(n, train->grid.size[TRI_GRID_DATA], train->at[TRI_GRID_DATA]);
+  const tri_sum_node widest = tri_sum_tree_share(n, train->grid.size[TRI_GRID_DATA], 0);
+  v.widest = widest.end - widest.first;
   TRI_CALL(compute_share(&v));
   double sum = 0.0;
   if (train->is_last) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "parallel/bucket_exchange.h"
+#include "parallel/data_parallel_buckets.h"
 #include "parallel/deal.h"
 #include "parallel/leaf_exchange.h"
 #include "trireme/base/memory.h"
@@ -283,6 +284,11 @@ int tri_data_parallel_owned(const tri_data_parallel *dp, const tri_owned_range *
 {
   *out = dp->owned;
   return dp->n_owned;
+}
+
+const tri_buckets *tri_data_parallel_buckets(const tri_data_parallel *dp)
+{
+  return &dp->buckets;
 }
 
 void tri_data_parallel_get_memory(const tri_data_parallel *dp, tri_data_parallel_memory *out)

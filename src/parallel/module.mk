@@ -1,9 +1,11 @@
 libtrireme_a_SOURCES += \
+  src/parallel/block_weights.c \
   src/parallel/bucket_exchange.c \
   src/parallel/bucket_exchange.h \
   src/parallel/buckets.c \
   src/parallel/buckets.h \
   src/parallel/data_parallel.c \
+  src/parallel/data_parallel_buckets.h \
   src/parallel/deal.c \
   src/parallel/deal.h \
   src/parallel/grid.c \
@@ -23,4 +25,6 @@ libtrireme_a_SOURCES += \
   src/parallel/sum_tree.c \
   src/parallel/tensor.c \
   src/parallel/tied.c \
-  src/parallel/traffic.c
+  src/parallel/traffic.c \
+  src/parallel/weight_places.c \
+  src/parallel/weight_places.h

@@ -23,11 +23,10 @@ int64_t tri_traffic_of_replicas(const tri_traffic_replicas *t)
   if (t->n_ranks == 1) return 0;
   const int64_t scatter =
       t->n_sums * tri_traffic_reduce_scatter(SUM_BYTES * t->n_elements, SUM_BYTES * t->n_owned);
-  const int64_t n_gathers = t->zero == 3 ? t->n_gathers : 1;
   if (t->zero == 0) return scatter + tri_traffic_all_gather(t->n_ranks, SUM_BYTES * t->n_owned);
-  const int64_t weights = t->weight_bytes * (t->n_owned - t->n_tied);
+  const int64_t weights = t->weight_bytes * (t->zero == 3 ? t->n_gathered : t->n_owned - t->n_tied);
   const int64_t sums = t->tied_whole ? SUM_BYTES * t->n_tied : 0;
-  return scatter + n_gathers * tri_traffic_all_gather(t->n_ranks, weights) +
+  return scatter + tri_traffic_all_gather(t->n_ranks, weights) +
          tri_traffic_all_gather(t->n_ranks, sums);
 }
 

@@ -46,6 +46,12 @@ for TRI_DOUBLE_SCHEDULE in eager random; do
 done
 TRI_DOUBLE_SCHEDULE=lazy
 expect_digest tensor_2_stages_2 4 "$tensor" job.yaml $small run.dir=xp parallel.tensor=2 parallel.pipeline=2
+for TRI_DOUBLE_SCHEDULE in lazy random; do
+  expect_digest "zero_2_$TRI_DOUBLE_SCHEDULE" 3 "$wanted" job.yaml $small run.dir=y2-$TRI_DOUBLE_SCHEDULE parallel.zero=2
+  expect_digest "zero_3_$TRI_DOUBLE_SCHEDULE" 2 "$wanted" job.yaml $small run.dir=y3-$TRI_DOUBLE_SCHEDULE parallel.zero=3
+done
+TRI_DOUBLE_SCHEDULE=lazy
+expect_digest zero_3_stages_2_staged 4 "$wanted" job.yaml $small run.dir=yp parallel.zero=3 parallel.pipeline=2 parallel.transport=staged
 TRI_DOUBLE_DEVICES=1 expect_digest one_device_for_two_ranks 2 "$wanted" job.yaml $small run.dir=d2 cuda.share=true
 expect_header sharing_is_named "exchange   staged: ranks 0 and 1 share GPU"
 TRI_DOUBLE_DEVICES=1 expect_error nccl_refuses_a_shared_device 2 8 "ranks 0 and 1 share GPU" job.yaml $small run.dir=e1 \

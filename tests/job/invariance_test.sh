@@ -50,6 +50,12 @@ expect_digest zero2_no_overlap 4 "$wanted" job.yaml run.dir=q3 parallel.zero=2 p
 expect_digest zero2_stages_2 6 "$wanted" job.yaml run.dir=q4 parallel.zero=2 parallel.pipeline=2
 expect_digest zero2_halves_2 4 "$wanted" job.yaml run.dir=q5 parallel.zero=2 parallel.pipeline=2 parallel.schedule=zb-h1
 expect_digest zero2_chunks_2 6 "$wanted" job.yaml run.dir=q6 parallel.zero=2 parallel.pipeline=2 parallel.schedule=interleaved parallel.virtual_stages=2
+# And weights, gathered block by block, where validation has uneven shares, too.
+expect_digest zero3_2 2 "$wanted" job.yaml run.dir=w1 parallel.zero=3
+expect_digest zero3_3_staged 3 "$wanted" job.yaml run.dir=w2 parallel.zero=3 parallel.transport=staged
+expect_digest zero3_8 8 "$wanted" job.yaml run.dir=w3 parallel.zero=3 parallel.overlap=false
+expect_digest zero3_stages_2 6 "$wanted" job.yaml run.dir=w4 parallel.zero=3 parallel.pipeline=2
+expect_digest zero3_halves_2 4 "$wanted" job.yaml run.dir=w5 parallel.zero=3 parallel.pipeline=2 parallel.schedule=zb-h1
 
 # name, run folder, run folder: the first holds at most half of the bytes of gradients of the second.
 gradients_of() { sed -n 's/^memory .* gradients \([0-9]*\) .*/\1/p' "$1/run.log"; }
@@ -70,6 +76,7 @@ expect_digest tensor_2_stages_2 4 "$tensor" job.yaml run.dir=t3 parallel.tensor=
 expect_digest tensor_2_halves_2 4 "$tensor" job.yaml run.dir=t4 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1
 expect_digest tensor_2_zero_2 4 "$tensor" job.yaml run.dir=t8 parallel.tensor=2 parallel.zero=1
 expect_digest tensor_2_zero2_3 6 "$tensor" job.yaml run.dir=t9 parallel.tensor=2 parallel.zero=2
+expect_digest tensor_2_zero3_3 6 "$tensor" job.yaml run.dir=t10 parallel.tensor=2 parallel.zero=3
 expect_digest tensor_2_staged 2 "$tensor" job.yaml run.dir=t5 parallel.tensor=2 parallel.transport=staged
 train 4 out job.yaml run.dir=t6 parallel.tensor=4 model.heads=4
 train 1 out job.yaml run.dir=t7 model.heads=4
@@ -107,6 +114,7 @@ rounded=$(digest_of out)
 expect_digest bf16_zero_3 3 "$rounded" job.yaml run.dir=b5 train.precision=bf16 parallel.zero=1
 expect_digest bf16_zero_2_halves_2 4 "$rounded" job.yaml run.dir=b6 train.precision=bf16 parallel.zero=1 parallel.pipeline=2 \
   parallel.schedule=zb-h1
+expect_digest bf16_zero3_stages_2 6 "$rounded" job.yaml run.dir=b7 train.precision=bf16 parallel.zero=3 parallel.pipeline=2
 expect_digest bf16_stages_2 2 "$rounded" job.yaml run.dir=b4 train.precision=bf16 parallel.pipeline=2
 for n in 2 3; do expect_digest "bf16_ranks_$n" $n "$rounded" job.yaml run.dir=b$n train.precision=bf16; done
 train 1 out job.yaml run.dir=k1 cpu.kernels=reference train.steps=3

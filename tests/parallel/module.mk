@@ -1,4 +1,5 @@
 check_PROGRAMS += \
+  tests/parallel/block_weights_test \
   tests/parallel/data_parallel_test \
   tests/parallel/grid_comm_test \
   tests/parallel/grid_test \

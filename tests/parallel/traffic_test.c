@@ -47,7 +47,7 @@ TEST(replicas_are_as_by_hand)
   t.zero = 2;
   EXPECT(tri_traffic_of_replicas(&t) == 2800 + 1200);
   t.zero = 3; // forward and backward of 5 micro-batches
-  t.n_gathers = 10;
+  t.n_gathered = 10 * 300;
   EXPECT(tri_traffic_of_replicas(&t) == 2800 + 12000);
   t.n_ranks = 1;
   t.n_owned = 1000;
@@ -127,13 +127,14 @@ TEST(replicas_send_what_the_zero_paper_says)
       const int64_t P = 1234567;
       int64_t sent = 0;
       for (int r = 0; r < d; r++) {
+        const int64_t n_owned = P / d + (r < P % d);
         const tri_traffic_replicas t = {.n_ranks = d,
                                         .n_elements = P,
-                                        .n_owned = P / d + (r < P % d),
+                                        .n_owned = n_owned,
                                         .n_sums = 1,
                                         .zero = zero,
                                         .weight_bytes = 4,
-                                        .n_gathers = 2};
+                                        .n_gathered = 2 * n_owned};
         sent += tri_traffic_of_replicas(&t);
       }
       EXPECT(sent == (zero == 3 ? 3 : 2) * (d - 1) * P * 4);

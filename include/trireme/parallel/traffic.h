@@ -29,9 +29,9 @@ typedef struct tri_traffic_replicas {
   int n_sums; // partial sums that this rank sends of each slice: the nodes of its leaves in the
               // tree (tri_sum_tree_nodes), with zero 2 and 3 its leaves; 0 for a rank without data
   int zero;
-  int weight_bytes; // of one weight, where weights travel (zero > 0)
-  int n_gathers;    // zero 3: how often each weight is gathered in a step; 2 for each micro-batch
-                    // when forward and backward both do
+  int weight_bytes;   // of one weight, where weights travel (zero > 0)
+  int64_t n_gathered; // zero 3: own weights, each as often as it is gathered in a step
+                      // (tri_block_weights_count)
 } tri_traffic_replicas;
 
 // Rajbhandari et al. 2020, section 7: partial sums to the owners of slices, then gradients (zero 0)
